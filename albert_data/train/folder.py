@@ -43,6 +43,7 @@ _TOKENIZER_FILES = (Path("tokenizer/spiece.model"), Path("tokenizer/tokenizer.js
 DIGEST_KEY, TOKENIZER_KEY = "shards' digest", "tokenizer's sha256"  # of an identity
 TEXT_KEY = "text"  # of run.json: what the manifest says of the text
 INIT_KEY = "init_from"  # of run.json, only if the first weights were not drawn: where they are from
+ATTENTION_KEY = "attention"  # of an identity; it has none with PyTorch's own kernel
 NORMALIZATION_KEY = "tokenizer's normalization"  # of an identity; it has none where there is no normalization
 # What `check_folder` checks in every run, and whether each is a folder.
 _KINDS = {
@@ -65,9 +66,12 @@ Identity = dict[str, Any]
 
 
 def make_identity(
-    config: TrainConfig, model: AlbertConfig, manifest: Manifest, *, device_type: str, precision: str
+    config: TrainConfig, model: AlbertConfig, manifest: Manifest, *, device_type: str, precision: str, attention: str
 ) -> Identity:
-    """Return everything that decides the weights of a run, by the names that error messages show."""
+    """Return everything that decides the weights of a run, by the names that error messages show.
+
+    attention: the kernel for packed rows; empty for PyTorch's own.
+    """
     normalization = manifest.tokenizer.normalization
     return {
         **{name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE_FIELDS},
@@ -76,6 +80,7 @@ def make_identity(
         DIGEST_KEY: manifest.digest,
         TOKENIZER_KEY: manifest.tokenizer.sha256,
         **({NORMALIZATION_KEY: normalization} if normalization else {}),
+        **({ATTENTION_KEY: attention} if attention else {}),
         **{f"model's {name}": value for name, value in dataclasses.asdict(model).items()},
     }
 

@@ -125,8 +125,8 @@ def train(
         if ranks.is_first or resume:  # a new run is made by the first rank, perhaps before another rank comes here
             check_folder(run, resume=resume)
         manifest = splits.train.manifest
-        shape, identity = identify_run(manifest, run if resume else None, config, precision, initial)
-        loader, pack_obstacle = make_loader(splits.train, config, shape, precision, ranks)
+        shape, identity, attention = identify_run(manifest, run if resume else None, config, precision, ranks, initial)
+        loader, pack_obstacle = make_loader(splits.train, config, precision, ranks, attention.obstacle)
         num_steps = count_steps(config, loader.steps_per_epoch)
         config = choose_intervals(config, num_steps, manifest.config.examples.max_seq_len)
         start = partial(start_session, config, shape, precision, ranks, identity, initial)
@@ -146,6 +146,7 @@ def train(
         budget = Budget(config, loader.steps_per_epoch, began=began, **spent)
         report = Report(budget, shape.task, is_shown=ranks.is_first and is_shown)
         report.say(f"run         {run}", *describe_start(session, loader, pack_obstacle, splits, budget))
+        report.say(*(f"attention   {note}" for note in attention.notes if ranks.is_first))
         opened = Training(
             session=session,
             loader=loader,

@@ -190,15 +190,19 @@ class Budget:
 
         row_len: of the longest rows.
         """
-        first, end = self._config.first_window, self._config.window_share
-        if not first:
-            return 0
-        doublings = math.ceil(math.log2(max(1, row_len / first)))  # to the whole row
-        return min(row_len, first * 2 ** int(doublings * share / end)) if share < end else row_len
+        windows = list_windows(self._config, row_len)
+        return windows[int((len(windows) - 1) * min(1.0, share / self._config.window_share))]
 
     def is_last(self, step: int, share: float, per_step: float) -> bool:
         """Whether update `step`, which begins with `share` of the run done, is the last."""
         return step + 1 >= self.num_steps if self.num_steps is not None else share + per_step >= 1
+
+
+def list_windows(config: TrainConfig, row_len: int) -> list[int]:
+    """The windows of a run, one after another; see `Budget.window`."""
+    if not (first := config.first_window):
+        return [0]
+    return [min(row_len, first << doublings) for doublings in range(math.ceil(math.log2(max(1, row_len / first))) + 1)]
 
 
 def lr_at(done: float, total: float, config: TrainConfig, *, per_step: float = 1) -> float:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,18 +15,30 @@ import torch
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards
+from albert_data.train.attention import FLASH_2, AttentionChoice, choose_attention, list_kernels
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 from albert_data.train.compiling import choose_compiling, compile_model
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.device import Precision, Ranks, explain_out_of_memory
-from albert_data.train.folder import INIT_KEY, RUN_FILE, Identity, check_identity, make_identity, read_run_file
+from albert_data.train.folder import (
+    ATTENTION_KEY,
+    INIT_KEY,
+    RUN_FILE,
+    Identity,
+    check_identity,
+    make_identity,
+    read_run_file,
+)
 from albert_data.train.loader import ShardLoader
 from albert_data.train.metrics import Tally
-from albert_data.train.model import Albert, explain_padding
+from albert_data.train.model import Albert
 from albert_data.train.optimizer import FusedOptimizer, make_optimizer, pack_optimizer, unpack_optimizer
 from albert_data.train.order import BUCKET, CPU_BUCKET, choose_pack, padded_len
 from albert_data.train.reading import check_number, explain, read_object, show
-from albert_data.train.schedule import Budget
+from albert_data.train.schedule import Budget, list_windows
+
+if TYPE_CHECKING:
+    from albert_data.train.graphs import Graphs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +63,7 @@ class Session:
     scaler: of the loss in float16; None in other formats.
     tally: the sums since the last line of metrics.
     compile_obstacle: why the model is not compiled although the settings ask for it.
+    graphs: CUDA graphs of updates; None where there are none.
     step: the number of updates made.
     """
 
@@ -63,6 +77,7 @@ class Session:
     tally: Tally
     is_compiled: bool = False
     compile_obstacle: str | None = None
+    graphs: Graphs | None = None
     step: int = 0
 
 
@@ -104,22 +119,44 @@ def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | Non
 
 
 def identify_run(
-    manifest: Manifest, resumed: Path | None, config: TrainConfig, precision: Precision, initial: Initial | None
-) -> tuple[AlbertConfig, Identity]:
-    """Return the model's shape and the run's identity. Raises CheckpointError if that of `resumed` is another one."""
+    manifest: Manifest,
+    resumed: Path | None,
+    config: TrainConfig,
+    precision: Precision,
+    ranks: Ranks,
+    initial: Initial | None,
+) -> tuple[AlbertConfig, Identity, AttentionChoice]:
+    """Return the model's shape, the run's identity, and the kernel of attention, which a run keeps.
+
+    Raises CheckpointError if the identity of `resumed` is another one.
+    """
     stored = None if resumed is None else read_run_file(resumed)
     shape = choose_shape(config, manifest, initial) if stored is None else AlbertConfig(**stored["model"])
-    identity = make_identity(config, shape, manifest, device_type=precision.device.type, precision=precision.format)
+    longest = manifest.config.examples.max_seq_len
+    trial = partial(choose_attention, precision, shape, list_windows(config, longest), longest)
+    if stored is not None:
+        attention = trial([str(stored["identity"].get(ATTENTION_KEY, FLASH_2))])
+    else:
+        names, attention = list_kernels(), trial()
+        if ranks.num_ranks > 1:  # the first one's is the fastest for all
+            attention = trial([names[round(ranks.follow_first(lambda: names.index(attention.kernel)))]])
+    identity = make_identity(
+        config,
+        shape,
+        manifest,
+        device_type=precision.device.type,
+        precision=precision.format,
+        attention=attention.kernel.removeprefix(FLASH_2),
+    )
     if resumed is not None and stored is not None:
         check_identity(identity, stored["identity"], resumed / RUN_FILE)
-    return shape, identity
+    return shape, identity, attention
 
 
 def make_loader(
-    rows: Shards, config: TrainConfig, shape: AlbertConfig, precision: Precision, ranks: Ranks
+    rows: Shards, config: TrainConfig, precision: Precision, ranks: Ranks, obstacle: str | None
 ) -> tuple[ShardLoader, str | None]:
-    """Make the loader of the training rows, packed if the device can compute packs; else also say why it can't."""
-    obstacle = explain_padding(precision, shape, config.first_window)
+    """Make the loader of the training rows, packed if there is no obstacle; else also say which."""
     pack = choose_pack(rows.lengths, config.batch_tokens) if len(rows) else None
     if pack is not None and (config.micro_tokens or config.batch_tokens // ranks.num_ranks) < pack.pack_len:
         obstacle = obstacle or f"a pack has {pack.pack_len:,} tokens, more than a GPU is to compute at once"

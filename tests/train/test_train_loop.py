@@ -24,6 +24,7 @@ from shard_fixtures import write_like
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.shards import reader
 from albert_data.train import loop, state
+from albert_data.train.attention import AttentionChoice
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.device import ALONE, Precision, choose_precision
 from albert_data.train.evaluation import evaluate, judge_accuracy, measure_baseline
@@ -484,6 +485,8 @@ FROZEN = [
 
 @pytest.mark.parametrize(("packed", "settings", "losses"), [pytest.param(*case, id=name) for name, *case in FROZEN])
 def test_the_losses_of_five_updates_are_frozen(toys, train, tmp_path, monkeypatch, packed, settings, losses):
-    monkeypatch.setattr(state, "explain_padding", lambda *given: None if packed else "padded")
+    monkeypatch.setattr(
+        state, "choose_attention", lambda *given: AttentionChoice(obstacle=None if packed else "padded")
+    )
     train(steps=5, log_every=1, lr=0.02, **settings)
     assert [line["mlm_loss"] for line in toys.read_metrics(tmp_path / "run")] == pytest.approx(losses, abs=1e-4)

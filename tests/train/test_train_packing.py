@@ -8,7 +8,6 @@ from collections import Counter
 from itertools import islice, pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import inspect_fixtures
 import numpy as np
@@ -23,15 +22,14 @@ from toy_rows import TINY, mean_loss
 from albert_data.data import Examples
 from albert_data.errors import CheckpointError
 from albert_data.shards.reader import Shards, open_shards
-from albert_data.train import ShardLoader, order
-from albert_data.train import model as attention
-from albert_data.train import state as session
+from albert_data.train import ShardLoader, attention, order
+from albert_data.train.attention import FLASH_2, AttentionChoice, PackedRows, choose_attention, is_right
 from albert_data.train.batch import Batch, BatchShape, collate, empty_batch
 from albert_data.train.device import Precision, Ranks, choose_precision
 from albert_data.train.evaluation import evaluate
 from albert_data.train.flops import training_flops
 from albert_data.train.loader import Remasker, Splits, fixed_shapes
-from albert_data.train.model import Albert, explain_padding, try_varlen
+from albert_data.train.model import Albert
 from albert_data.train.order import BatchOrder, Pack, Position, choose_pack, pack_batches
 from albert_data.train.schedule import Budget
 from albert_data.train.state import make_loader
@@ -363,9 +361,15 @@ def make_precision(device: str = "cuda", name: str = "bf16") -> Precision:
     return Precision(device=torch.device(device), device_info="", format=name, format_reason="")
 
 
+def trial(lengths: tuple[int, ...] = (60, 4, 64), dtype: torch.dtype = torch.bfloat16) -> tuple:
+    """Queries, keys and values of a pack, and its rows."""
+    qkv = torch.arange(sum(lengths) * 3 * 32).sin().view(1, -1, 3, 2, 16).to(dtype)
+    return qkv, PackedRows(torch.tensor([0, *lengths, 0]).cumsum(0).to(torch.int32), max(lengths))
+
+
 @pytest.mark.parametrize("window", [0, 8])
 def test_a_right_kernel_passes_in_bfloat16(varlen, window):
-    assert try_varlen(CPU, torch.bfloat16, SMALL, window)
+    assert is_right(*trial(), window)
     assert varlen
     assert all(q.dtype == torch.bfloat16 for q, *_ in varlen)
 
@@ -382,17 +386,17 @@ def test_a_right_kernel_passes_in_bfloat16(varlen, window):
 )
 def test_a_kernel_with_wrong_results_is_found(monkeypatch, varlen, wrong):
     monkeypatch.setattr(attention, "varlen_attn", wrong)
-    assert not try_varlen(CPU, torch.bfloat16, SMALL)
+    assert not is_right(*trial())
 
 
 def test_a_kernel_that_ignores_the_window_or_has_none_is_found(monkeypatch):
     monkeypatch.setattr(attention, "can_use_varlen", lambda q_BATD: True)
     monkeypatch.setattr(attention, "varlen_attn", lambda *arguments, window_size: plain_varlen(*arguments))
-    assert not try_varlen(CPU, torch.bfloat16, SMALL, 8)
+    assert not is_right(*trial(), 8)
     monkeypatch.setattr(attention, "varlen_attn", lambda *arguments: plain_varlen(*arguments))  # as in PyTorch 2.10
-    assert try_varlen(CPU, torch.bfloat16, SMALL)
+    assert is_right(*trial())
     with pytest.raises(TypeError, match="window_size"):
-        try_varlen(CPU, torch.bfloat16, SMALL, 8)
+        is_right(*trial(), 8)
 
 
 @pytest.mark.parametrize(
@@ -408,14 +412,86 @@ def test_rows_are_padded_where_the_kernel_cannot_run_and_the_reason_is_named(
     monkeypatch, precision, dropout, kernel, reason
 ):
     monkeypatch.setattr(attention, "varlen_attn", kernel)
-    assert reason in explain_padding(precision, dataclasses.replace(SMALL, dropout=dropout))
+    found = choose_attention(precision, dataclasses.replace(SMALL, dropout=dropout), [0], 64)
+    assert reason in found.obstacle
+    assert found.notes == ()
 
 
-@pytest.mark.parametrize(("result", "reason"), [(True, None), (False, "wrong results"), (RuntimeError("sm70"), "sm70")])
-def test_rows_are_packed_where_the_kernel_gives_the_right_results(monkeypatch, result, reason):
-    monkeypatch.setattr(attention, "try_varlen", Mock(side_effect=[result]))
-    found = explain_padding(make_precision(), SMALL)
-    assert found is None if reason is None else reason in found
+class Kernels:
+    """Kernels of PyTorch by their names, computed on the CPU: what each does, and how long it takes."""
+
+    def __init__(self, monkeypatch, **kinds: str) -> None:
+        self.kinds, self.active, self.tried = {FLASH_2: "right", **kinds}, FLASH_2, []
+        monkeypatch.setattr(attention, "can_use_varlen", lambda q_BATD: True)
+        monkeypatch.setattr(attention, "list_kernels", lambda: list(self.kinds))
+        monkeypatch.setattr(attention, "use_kernel", self.use)
+        monkeypatch.setattr(attention, "varlen_attn", self.compute)
+        monkeypatch.setattr(attention, "_time", lambda *given: {"slow": 3.0, "fast": 1.0}.get(self.kind, 2.0))
+
+        def make_on_the_cpu(precision, config, lengths, make=attention._make_trial):
+            return make(dataclasses.replace(precision, device=CPU), config, lengths)
+
+        monkeypatch.setattr(attention, "_make_trial", make_on_the_cpu)
+
+    @property
+    def kind(self) -> str:
+        return self.kinds[self.active]
+
+    def use(self, name):
+        if self.kinds[name] == "not installed":
+            raise ImportError("no module named flash_attn")
+        self.active = name
+
+    def compute(self, q_NAD, k_NAD, v_NAD, offsets, *rest, **options):
+        kind = self.kind
+        self.tried.append((self.active, (offsets[1:] - offsets[:-1]).tolist(), options.get("window_size")))
+        if kind == "fails":
+            raise RuntimeError("no kernel image is available for sm_80")
+        wrong = 1.5 if kind == "wrong" or (kind == "wrong windows" and "window_size" in options) else 1.0
+        return wrong * plain_varlen(q_NAD, k_NAD, v_NAD, offsets, *rest, **options)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "kernel", "notes"),
+    [
+        ({}, "FA2", []),
+        ({"FA3": "not installed", "FA4": "not installed"}, "FA2", []),
+        ({"FA3": "not installed", "FA4": "fast"}, "FA4", ["FA4, 2.00 times as fast as FA2"]),
+        ({"FA4": "slow"}, "FA2", ["FA2, 1.50 times as fast as FA4"]),
+        ({"FA4": "fails"}, "FA2", ["FA4 fails here: no kernel image is available for sm_80"]),
+        ({"FA4": "wrong"}, "FA2", ["FA4 gives wrong results here with a window of 8"]),
+        ({"FA4": "wrong windows"}, "FA2", ["FA4 gives wrong results here with a window of 8"]),
+        ({"FA2": "fails", "FA4": "fast"}, "FA4", ["FA2 fails here: no kernel image is available for sm_80"]),
+    ],
+)
+def test_the_fastest_kernel_with_right_results_is_chosen(monkeypatch, kinds, kernel, notes):
+    there = Kernels(monkeypatch, **kinds)
+    found = choose_attention(make_precision(), SMALL, [8, 16, 0], 40)
+    assert (found.kernel, list(found.notes), found.obstacle) == (kernel, notes, None)
+    assert there.active == kernel
+    tried = [(lengths, window) for name, lengths, window in there.tried if name == kernel]
+    assert all(([1, 63, 64, 192, 320, 40, 0], window) in tried for window in ((8, 8), (16, 16), None))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "reason"),
+    [
+        ({"FA2": "wrong", "FA4": "not installed"}, "varlen_attn gives wrong results here"),
+        ({"FA2": "fails"}, "varlen_attn fails here: no kernel image is available for sm_80"),
+    ],
+)
+def test_rows_are_padded_where_no_kernel_is_right(monkeypatch, kinds, reason):
+    Kernels(monkeypatch, **kinds)
+    found = choose_attention(make_precision(), SMALL, [0], 40)
+    assert (found.obstacle, found.kernel, found.notes) == (reason, FLASH_2, ())
+
+
+def test_a_run_that_resumes_tries_only_the_kernel_with_which_it_began(monkeypatch):
+    there = Kernels(monkeypatch, FA3="fast", FA4="right")
+    assert choose_attention(make_precision(), SMALL, [0], 40, ["FA4"]) == AttentionChoice(kernel="FA4")
+    assert {name for name, *_ in there.tried} == {"FA4"}
+    there.kinds["FA4"] = "not installed"
+    assert choose_attention(make_precision(), SMALL, [0], 40, ["FA4"]).obstacle == "FA4 is not installed"
 
 
 @pytest.mark.parametrize(
@@ -448,10 +524,9 @@ def test_rows_are_padded_if_a_gpu_is_to_compute_less_than_a_pack_or_a_rank_can_p
     toys, monkeypatch, micro_tokens, num_ranks, unable, reason
 ):
     """unable: how many other ranks can't pack rows."""
-    monkeypatch.setattr(session, "explain_padding", lambda *arguments: None)
     monkeypatch.setattr(Ranks, "sum", lambda ranks, values: [value + unable for value in values])
     config = dataclasses.replace(TINY, micro_tokens=micro_tokens)
-    loader, obstacle = make_loader(toys.make_shards(20), config, SMALL, make_precision(), Ranks(num_ranks=num_ranks))
+    loader, obstacle = make_loader(toys.make_shards(20), config, make_precision(), Ranks(num_ranks=num_ranks), None)
     assert not loader.is_packed
     assert reason in obstacle
 

@@ -24,6 +24,7 @@ from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.storage.files import read_json, write_json
 from albert_data.train import evaluation, loop
 from albert_data.train import state as session
+from albert_data.train.attention import AttentionChoice
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.interrupt import SIGNALS, Interrupt
 from albert_data.train.loader import ShardLoader
@@ -88,7 +89,9 @@ def test_a_killed_run_resumes_from_its_newest_checkpoint_bit_for_bit(
     toys, shards, tmp_path, monkeypatch, settings, later, can_pack
 ):
     def train(name: str, is_packing: bool, **options) -> None:
-        monkeypatch.setattr(session, "explain_padding", lambda *given: None if is_packing else "no kernel")
+        monkeypatch.setattr(
+            session, "choose_attention", lambda *given: AttentionChoice(obstacle=None if is_packing else "no kernel")
+        )
         loop.train(tmp_path / "out", tmp_path / name, dataclasses.replace(CONFIG, **options), resume=name == "killed")
 
     train("whole", can_pack[0], **settings)
@@ -113,10 +116,12 @@ def test_a_run_stopped_before_its_first_checkpoint_starts_anew(toys, shards, tmp
 
 
 def test_a_run_of_packs_does_not_resume_where_they_cannot_be_computed(shards, tmp_path, monkeypatch):
-    monkeypatch.setattr(session, "explain_padding", lambda *given: None)
+    monkeypatch.setattr(session, "choose_attention", lambda *given: AttentionChoice())
     loop.train(tmp_path / "out", tmp_path / "run", TINY)
     drop_last_checkpoint(tmp_path / "run")
-    monkeypatch.setattr(session, "explain_padding", lambda *given: "PyTorch 2.9 has no varlen_attn")
+    monkeypatch.setattr(
+        session, "choose_attention", lambda *given: AttentionChoice(obstacle="PyTorch 2.9 has no varlen_attn")
+    )
     named = "rows are packed, and PyTorch 2.9 has no varlen_attn; resume where"
     check_refused(lambda: resume(tmp_path / "run"), ConfigError, named)
 
