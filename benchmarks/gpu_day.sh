@@ -2,6 +2,7 @@
 # Measures training on one GPU in phases of under nine minutes, each of which leaves its figures in OUT:
 #   tests    the tests that need a GPU
 #   speed    products of matrices; base at 128 and 512 tokens, beside transformers; what `train` computes
+#   ab       what makes updates fast, each on and off in turns: kernels of attention, the last layer, CUDA graphs
 #   xxlarge  the same of xxlarge at 512 tokens
 #   base     base for three minutes by each of the recipes quick and muon: validation loss, and score if there are PAIRS
 #   windows  base by muon again, with attention to whole rows from the start
@@ -70,6 +71,13 @@ run_phase() {
     case $phase in
         tests) python3 -m pytest -m gpu -rs --durations 0 tests/train ;;
         speed) measure ceiling,speed-128,speed-512,update base ;;
+        ab)
+            make_shards 512
+            make_shards 128
+            options=(--runs 5 --seconds 1)
+            [[ -z $tiny ]] || options=(--runs 1 --seconds 0.1 --device cpu --tiny)
+            python3 -m benchmarks.gpu_ab "$out/shards-512" "$out/shards-128" "${options[@]}" -o "$out/ab.json"
+            ;;
         xxlarge) measure speed-512,update xxlarge ;;
         base)
             make_shards 128
@@ -85,7 +93,7 @@ run_phase() {
             train mini-2048 mini --batch-tokens 2048
             train mini-32768 mini --batch-tokens 32768
             ;;
-        *) fail "unknown phase $phase; allowed are tests, speed, xxlarge, base, windows, mini" ;;
+        *) fail "unknown phase $phase; allowed are tests, speed, ab, xxlarge, base, windows, mini" ;;
     esac
 }
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from albert_data.data import Examples
+from albert_data.train.attention import choose_attention
 from albert_data.train.batch import Batch, BatchShape, collate
 from albert_data.train.compiling import compile_model
 from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
@@ -148,8 +149,9 @@ def measure_update(machine: Machine, preset: str, folder: Path) -> Iterator[Spee
     torch.compiler.reset()
     config = replace(RECIPES["quick"][preset], compile=machine.is_compiled)
     rows, precision = open_training(folder).train, choose_precision("auto", str(machine.device))
-    shape = choose_shape(config, rows.manifest)
-    loader, _ = make_loader(rows, config, shape, precision, ALONE)
+    shape, longest = choose_shape(config, rows.manifest), rows.manifest.config.examples.max_seq_len
+    attention = choose_attention(precision, shape, [0], longest)
+    loader, _ = make_loader(rows, config, precision, ALONE, attention.obstacle)
     session = start_session(config, shape, precision, ALONE, {})
     fit_batches(session, loader)
     stream, made = loader.stream(machine.device), list[Batch]()

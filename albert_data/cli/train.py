@@ -144,6 +144,13 @@ def _parse_mask_prob(
     show_default="on a GPU, and on a CPU with --minutes 10 or more",
     help="Use torch.compile.",
 )
+@click.option(
+    "--graphs/--no-graphs",
+    "graphs",
+    default=None,
+    show_default="on a GPU, for models that take longer to launch than to compute",
+    help="Launch whole updates as CUDA graphs.",
+)
 @_setting("--seed", int, "SEED", "Seed of the initial weights, the order of rows and the dropout.")
 @_setting(
     "--log-every", int, "STEPS", "Steps from one line of metrics to the next.", "50, or less for 50 lines in a run"

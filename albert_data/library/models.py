@@ -25,7 +25,7 @@ from albert_data.storage import is_remote, make_path
 from albert_data.storage.files import check_output, write_output
 from albert_data.storage.hub import MODEL_FILES, find_model
 from albert_data.text.output import tell
-from albert_data.train.config import BUDGETS, AlbertConfig, TrainConfig, change_settings, resolve
+from albert_data.train.config import BUDGETS, DEFAULT_RECIPE, AlbertConfig, TrainConfig, change_settings, resolve
 from albert_data.train.folder import load_config, read_run_file
 from albert_data.train.interrupt import Interrupt
 
@@ -102,7 +102,8 @@ def train_model(
     else:
         device = choose_device(settings.get("device", TrainConfig.device), read_ranks())[0].type
         config = resolve(recipe, preset, device, settings, has_weights=init_from is not None)
-        if init_from is not None and config.batch_tokens != resolve(recipe, preset, "cuda", settings).batch_tokens:
+        of_gpu = resolve(recipe or DEFAULT_RECIPE, preset, "cuda", settings)
+        if init_from is not None and device == "cpu" and config.batch_tokens != of_gpu.batch_tokens:
             say(f"batch       {config.batch_tokens:,} tokens and --lr {config.lr:g}, for a CPU")
     weights = None if init_from is None else disk_path(find_model(init_from, MODEL_FILES), "init_from")
     initial = None if weights is None else load_initial(weights, folder, seed=config.seed, say=say)

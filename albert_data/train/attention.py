@@ -178,7 +178,8 @@ def is_right(qkv_BT3AD: Tensor, rows: PackedRows, window: int = 0) -> bool:
     found = []
     for attend, dtype in ((attend_packed, qkv_BT3AD.dtype), (_attend_by_mask, torch.float32)):
         given = qkv_BT3AD.to(dtype).detach().requires_grad_()
-        mixed_BATD = attend(*given.permute(2, 0, 3, 1, 4), rows._replace(window=window), 0.0)
+        q_BATD, k_BATD, v_BATD = given.permute(2, 0, 3, 1, 4)
+        mixed_BATD = attend(q_BATD, k_BATD, v_BATD, rows._replace(window=window), 0.0)
         (gradient,) = torch.autograd.grad(mixed_BATD.float().square().sum(), given)
         found.append((mixed_BATD.float(), gradient.float()))
     # Values and gradients are of up to about 1. A wrong result is off by as much, rounding to bfloat16 by a hundredth.
@@ -189,7 +190,8 @@ def _time(qkv_BT3AD: Tensor, rows: PackedRows) -> float:
     """The seconds of a forward and a backward pass, in half a second."""
     given, passes, began = qkv_BT3AD.detach().requires_grad_(), 0, time.perf_counter()
     while (seconds := time.perf_counter() - began) < _TIMED_SECONDS or not passes:
-        mixed_BATD = attend_packed(*given.permute(2, 0, 3, 1, 4), rows, 0.0)
+        q_BATD, k_BATD, v_BATD = given.permute(2, 0, 3, 1, 4)
+        mixed_BATD = attend_packed(q_BATD, k_BATD, v_BATD, rows, 0.0)
         (gradient,) = torch.autograd.grad(mixed_BATD, given, mixed_BATD)
         float(gradient.flatten()[0])  # waits for the device
         passes += 1

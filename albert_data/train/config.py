@@ -137,6 +137,7 @@ class TrainConfig:
     window_share: the share of the run after which it is the whole row.
     sentence_weight: what the loss of the sentence task is multiplied by, beside that of the masks. 1 in the paper.
     compile: use torch.compile. None: on a GPU, and on a CPU if the run is by the clock and long enough (compiling.py).
+    graphs: launch whole updates as CUDA graphs. None: those that take longer to launch than to compute (graphs.py).
     log_every, eval_every, save_every: steps from one line of metrics, evaluation and checkpoint to the next. None: by
     the length of the run (schedule.py).
     eval_rows: the maximal number of validation rows that an evaluation reads, the same rows each time. None: the same.
@@ -175,6 +176,7 @@ class TrainConfig:
     device: str = "auto"
     recompute: bool = False
     compile: bool | None = None
+    graphs: bool | None = None
     guesses: bool = True
     profile: bool = False
 
@@ -240,6 +242,9 @@ _TINY = replace(_MINI, preset="tiny", steps=3000, minutes=None)
 RECIPES = {
     "quick": {name: TrainConfig(preset=name, lr=3e-4 if name.startswith("base") else 1e-4) for name in MODEL_PRESETS}
     | {"tiny": _TINY, "mini": _MINI},
+    # mini for five minutes of one GPU, whose launches cost the same for sixteen times the batch. The rate is a guess
+    # between none and the square root of 16; nobody has compared it with others.
+    "gpu": {"mini": replace(_MINI, minutes=5, batch_tokens=32_768, lr=3e-3)},
     # The settings of mini for other sizes. Nobody has compared them with quick on a GPU yet.
     "muon": {"tiny": _TINY, "mini": _MINI}
     | {
@@ -273,15 +278,16 @@ def resolve(
 ) -> TrainConfig:
     """Return the settings of a run: those of a recipe for a preset, changed by those that are given.
 
-    device: its type, cpu or cuda, which decides where `recipe` and `preset` are None.
+    device: its type, cpu or cuda, which decides where `recipe` and `preset` are None: mini has a recipe for a GPU.
     has_weights: whether the run begins with weights, which attend to what matters already. On a CPU, which needs
     minutes for a batch of a GPU, it then takes the batch of the preset for a CPU, unless `recipe` or the batch is
     given; and a rate that falls with the square root of the batch, as that of a GPU would spoil the weights.
     Raises ConfigError if the recipe has no settings for the preset.
     """
-    name, rows = recipe or DEFAULT_RECIPE, RECIPES
-    check_choice("recipe", name, tuple(rows))
+    rows = RECIPES
     preset = preset or (TrainConfig.preset if has_weights else DEFAULT_PRESETS[device])
+    name = recipe or ("gpu" if device == "cuda" and preset in rows["gpu"] else DEFAULT_RECIPE)
+    check_choice("recipe", name, tuple(rows))
     if preset not in rows[name]:
         why = f"the recipe {name} has no settings for the preset {preset}; it has them for {', '.join(rows[name])}"
         raise ConfigError(f"{why}; choose one of these with --preset, or another --recipe")

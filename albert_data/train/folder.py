@@ -56,7 +56,7 @@ _FREE_FIELDS = (
     *("log_every", "eval_every", "eval_rows", "save_every", "keep", "guesses", "profile"),
     # They change the weights by rounding only. With dropout, micro_tokens also decides which units are dropped, as the
     # number of ranks does: a run may resume with other numbers, but is not the run that it would have been.
-    *("micro_tokens", "recompute", "compile"),
+    *("micro_tokens", "recompute", "compile", "graphs"),
     # Instead of these, the identity has the values that were chosen for "auto".
     *("precision", "device"),
 )

@@ -37,6 +37,7 @@ from albert_data.train.device import check_gpus, choose_device, choose_precision
 from albert_data.train.evaluation import evaluate, measure_baseline
 from albert_data.train.flops import batch_flops, peak_flops
 from albert_data.train.folder import METRICS_FILE, TRACE_FILE, check_folder, claim_folder, lock_folder
+from albert_data.train.graphs import Graphs, explain_no_graphs
 from albert_data.train.guesses import Answer, Guesser, make_guesser, to_lines
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import ShardLoader, Splits, open_training
@@ -223,6 +224,12 @@ def prepare(run: Training) -> bool:
             must_stop=lambda: bool(run.interrupt.number) or budget.share_done(session.step) >= 1,
             say=report.say,
         )
+    if session.config.graphs is not False:
+        is_divided = run.loader.tokens_at_once * session.ranks.num_ranks < session.config.batch_tokens
+        if (reason := explain_no_graphs(session, is_divided=is_divided)) is None:
+            session.replay = Graphs(session, report.say).replay
+        elif session.config.graphs:
+            report.say(f"graphs      none: {reason}")
     every, minutes = session.config.eval_every, session.config.minutes
     if every and session.step and session.step % every == 0 and lacks_validation(run, is_final=False):
         evaluate_rows(run, is_last=False)  # the run was stopped during this evaluation

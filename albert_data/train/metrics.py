@@ -67,9 +67,11 @@ class Tally:
         self._num_skipped.zero_()
         self.num_tokens, self.num_cells, self.num_flops, self.seconds = 0, 0, 0, 0.0
 
-    def add(self, sums_F: Tensor, batch: Batch) -> None:
+    def add(self, sums_F: Tensor) -> None:
         """Add what `measure` returned for a batch, except sums of which one is not finite: it would spoil a line."""
         self._sums_F += torch.where(sums_F.isfinite().all(), sums_F, 0.0)
+
+    def count(self, batch: Batch) -> None:
         self.num_tokens += batch.num_tokens
         self.num_cells += batch.input_ids_BT.numel()
 

@@ -223,7 +223,7 @@ class Albert(nn.Module):
     def forward(self, batch: Batch, window: int = 0) -> Output:
         first_B = self._find_first_cells(batch)
         x_CH = self._encode(batch, window, torch.cat((first_B, batch.masked_indices_N)))
-        first_BH, masked_NH = x_CH.split([len(first_B), len(batch.masked_indices_N)])
+        first_BH, masked_NH = x_CH[: len(first_B)], x_CH[len(first_B) :]
         sop_logits_BK = None
         if self.pooler is not None and self.sop_head is not None:
             sop_logits_BK = self.sop_head(torch.tanh(self.pooler(first_BH)))

@@ -190,8 +190,8 @@ class Budget:
 
         row_len: of the longest rows.
         """
-        windows = list_windows(self._config, row_len)
-        return windows[int((len(windows) - 1) * min(1.0, share / self._config.window_share))]
+        windows, end = list_windows(self._config, row_len), self._config.window_share
+        return windows[int((len(windows) - 1) * share / end)] if share < end else windows[-1]
 
     def is_last(self, step: int, share: float, per_step: float) -> bool:
         """Whether update `step`, which begins with `share` of the run done, is the last."""

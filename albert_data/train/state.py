@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,9 +38,6 @@ from albert_data.train.order import BUCKET, CPU_BUCKET, choose_pack, padded_len
 from albert_data.train.reading import check_number, explain, read_object, show
 from albert_data.train.schedule import Budget, list_windows
 
-if TYPE_CHECKING:
-    from albert_data.train.graphs import Graphs
-
 
 @dataclass(frozen=True, kw_only=True)
 class Initial:
@@ -63,7 +61,7 @@ class Session:
     scaler: of the loss in float16; None in other formats.
     tally: the sums since the last line of metrics.
     compile_obstacle: why the model is not compiled although the settings ask for it.
-    graphs: CUDA graphs of updates; None where there are none.
+    replay: makes an update by a CUDA graph and returns whether it could (graphs.py); None where there are no graphs.
     step: the number of updates made.
     """
 
@@ -77,7 +75,7 @@ class Session:
     tally: Tally
     is_compiled: bool = False
     compile_obstacle: str | None = None
-    graphs: Graphs | None = None
+    replay: Callable[..., bool] | None = None
     step: int = 0
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from albert_data.train.batch import Batch
 from albert_data.train.device import explain_out_of_memory
@@ -18,6 +19,17 @@ MIN_SCALE = 1.0
 MAX_IN_ROW = 10  # in other formats; in float16 a scale of 65,536 may need 16 skipped updates to get there
 
 
+class Numbers(NamedTuple):
+    """What an update is given beside its batch: numbers, or tensors [] on the device in a CUDA graph.
+
+    num_masked, num_pairs: the labels of the step over all ranks, at least 1.
+    """
+
+    lr: float | Tensor
+    num_masked: float | Tensor
+    num_pairs: float | Tensor
+
+
 def update(
     session: Session, batches: Sequence[Batch], *, lr: float, num_masked: float, num_pairs: float, window: int = 0
 ) -> None:
@@ -28,9 +40,19 @@ def update(
     window: how many tokens to each side attention reaches; 0: the whole row.
     If memory runs out on any rank, all raise torch.cuda.OutOfMemoryError, and nothing but gradients has changed.
     """
-    config, model, scaler = session.config, session.model, session.scaler
+    numbers = Numbers(lr, max(num_masked, 1), max(num_pairs, 1))
+    if session.replay is None or not session.replay(batches, numbers, window):
+        compute_update(session, batches, numbers, window)
+    for batch in batches:
+        session.tally.count(batch)
+    session.step += 1
+
+
+def compute_update(session: Session, batches: Sequence[Batch], numbers: Numbers, window: int) -> None:
+    """What an update does on the device; see `update`."""
+    model, scaler = session.model, session.scaler
     if model.config.dropout:
-        key = derive_keys(config.seed, session.step, session.ranks.rank, num=1)[0]
+        key = derive_keys(session.config.seed, session.step, session.ranks.rank, num=1)[0]
         torch.manual_seed(int(key >> 1))  # 63 bits: never negative as int64
     session.optimizer.zero_grad()
     measured = []
@@ -39,18 +61,18 @@ def update(
             with session.precision.autocast():
                 output = model(batch, window)
             # The sum over all batches and ranks is the mean over all labels of the step.
-            order_loss = config.sentence_weight * output.sop_nats / max(num_pairs, 1)
-            loss = output.mlm_nats / max(num_masked, 1) + order_loss
+            order_loss = session.config.sentence_weight * output.sop_nats / numbers.num_pairs
+            loss = output.mlm_nats / numbers.num_masked + order_loss
             (loss if scaler is None else scaler.scale(loss)).backward()
             measured.append(measure(output, batch))
             del output, loss, order_loss  # the logits, before the next batch needs as much
-    for sums_F, batch in zip(measured, batches, strict=True):
-        session.tally.add(sums_F, batch)
+    for sums_F in measured:
+        session.tally.add(sums_F)
     with explain_out_of_memory(session.precision.device_info):  # the first step makes the optimiser's state
-        _apply(session, lr)
+        _apply(session, numbers.lr)
 
 
-def _apply(session: Session, lr: float) -> None:
+def _apply(session: Session, lr: float | Tensor) -> None:
     """Add up the gradients of all ranks, clip them and make the step; skip it on the device if they are not finite."""
     optimizer, scaler, precision = session.optimizer, session.scaler, session.precision
     parameters = list(session.model.parameters())
@@ -67,7 +89,6 @@ def _apply(session: Session, lr: float) -> None:
     optimizer.step()
     if scaler is not None:
         scaler.update()
-    session.step += 1
 
 
 def explain_stop(session: Session) -> str | None:

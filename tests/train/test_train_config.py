@@ -78,6 +78,8 @@ def test_a_model_has_the_preset_of_its_sizes_whatever_the_settings_say(name):
     [
         ((None, None, "cpu", {}), RECIPES["quick"]["mini"]),
         ((None, None, "cuda", {}), RECIPES["quick"]["base"]),
+        ((None, "mini", "cuda", {}), RECIPES["gpu"]["mini"]),
+        ((None, "tiny", "cuda", {}), RECIPES["quick"]["tiny"]),
         (("paper", "large", "cpu", {"steps": 5}), dataclasses.replace(RECIPES["paper"]["large"], steps=5)),
         ((None, "mini", "cpu", {"steps": 5}), dataclasses.replace(RECIPES["quick"]["mini"], minutes=None, steps=5)),
         (
