@@ -82,6 +82,8 @@ class Audit:
         table = render_table(["check", "verdict", "what was found"], rows, kind="prose")
         return "\n".join([f"<p>{escape(says)}</p>", *map(_render_concern, concerns), table])
 
+    _repr_html_ = to_html  # for notebooks
+
     def __repr__(self) -> str:
         return f"Audit({str(self.folder)!r}: {self._verdicts}; to_text() says what was found)"
 
