@@ -23,7 +23,7 @@ import click
 import torch
 from torch import Tensor
 
-from albert_data.train import attention, model
+from albert_data.train import attention
 from albert_data.train.config import RECIPES
 from albert_data.train.device import ALONE, choose_precision
 from albert_data.train.graphs import Graphs, explain_no_graphs
@@ -39,7 +39,7 @@ class Variant:
 
     def __init__(self, machine: Machine, preset: str, shards: Path, tokens: int, **ways: Any) -> None:
         """ways: kernel, of attention; whole: whether the last layer is computed for all cells; graphs."""
-        self._kernel, self._whole = ways.get("kernel", attention.FLASH_2), ways.get("whole", False)
+        self._kernel = ways.get("kernel", attention.FLASH_2)
         config = replace(RECIPES["muon"][preset], batch_tokens=tokens, compile=machine.is_compiled, first_window=0)
         rows, precision = open_training(shards).train, choose_precision("auto", str(machine.device))
         shape = choose_shape(config, rows.manifest)
@@ -48,6 +48,8 @@ class Variant:
         )
         loader, _ = make_loader(rows, config, precision, ALONE, tried.obstacle)
         self._session = start_session(config, shape, precision, ALONE, {})
+        if ways.get("whole"):
+            self._session.model.encoder = _WholeEncoder(self._session.model.encoder)
         fit_batches(self._session, loader)
         if ways.get("graphs") and explain_no_graphs(self._session, is_divided=False) is None:
             self._session.replay = Graphs(self._session, click.echo).replay
@@ -55,15 +57,9 @@ class Variant:
 
     def __call__(self) -> Tensor:
         attention.use_kernel(self._kernel)
-        forward = model.Encoder.forward
-        if self._whole:
-            model.Encoder.forward = _run_whole  # type: ignore[method-assign]
-        try:
-            batches = next(self._steps)
-            counts = {name: sum(getattr(batch, name) for batch in batches) for name in ("num_masked", "num_pairs")}
-            update(self._session, batches, lr=1e-4, **counts)
-        finally:
-            model.Encoder.forward = forward  # type: ignore[method-assign]
+        batches = next(self._steps)
+        counts = {name: sum(getattr(batch, name) for batch in batches) for name in ("num_masked", "num_pairs")}
+        update(self._session, batches, lr=1e-4, **counts)
         self.num_tokens += sum(batch.num_tokens for batch in batches)
         return torch.zeros(())
 
@@ -72,10 +68,16 @@ class Variant:
         return self.num_tokens / self._session.step
 
 
-def _run_whole(encoder: model.Encoder, x_BTH: Tensor, rows: Any, cells_C: Tensor | None = None) -> Tensor:
-    for group in encoder.inner_layers:
-        x_BTH = encoder.run_inner_layer(*group, x_BTH, rows)
-    return x_BTH if cells_C is None else x_BTH.flatten(0, 1).index_select(0, cells_C)
+class _WholeEncoder(torch.nn.Module):
+    """An encoder that computes the last layer for all cells too, and then takes those that are read."""
+
+    def __init__(self, encoder: torch.nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, x_BTH: Tensor, rows: Any, cells_C: Tensor) -> Tensor:
+        taken_CH: Tensor = self.encoder(x_BTH, rows).flatten(0, 1).index_select(0, cells_C)
+        return taken_CH
 
 
 def list_pairs(machine: Machine, long: Path, short: Path, *, tiny: bool) -> Iterator[tuple[str, dict[str, Variant]]]:
@@ -92,7 +94,7 @@ def list_pairs(machine: Machine, long: Path, short: Path, *, tiny: bool) -> Iter
 def _is_there(kernel: str) -> bool:
     try:
         attention.use_kernel(kernel)
-    except Exception:  # of any type: a package that is missing, or for another GPU
+    except ImportError:
         return False
     return True
 

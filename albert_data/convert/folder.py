@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from albert_data.convert.writers import find_place, hash_bytes
+from albert_data.convert.writers import find_place
 from albert_data.errors import OutputError
 from albert_data.jobs.work_folder import WorkFolder
 from albert_data.shards.paths import CARD_NAME
@@ -24,15 +24,15 @@ from albert_data.storage.files import is_there, write_bytes, write_json
 
 RECORD_NAME = "conversion.json"
 _PLAN = "plan.json"
-_FILES = (_PLAN, "data_*.parquet", "*_shard.*.mds", "*_index.json", CARD_NAME, RECORD_NAME)  # see `find_place`
-_RECEIPTS = "*.receipt"  # of older versions
+# See `find_place`. Receipts are of older versions.
+_FILES = (_PLAN, "data_*.parquet", "*_shard.*.mds", "*_index.json", CARD_NAME, RECORD_NAME, "*.receipt")
 
 
 class ConversionFolder(WorkFolder):
     """DIR, which is `out`, and the working folder in it, `path`."""
 
     def __init__(self, out: Path) -> None:
-        super().__init__(out, ".convert", "conversion", (*_FILES, _RECEIPTS))
+        super().__init__(out, ".convert", "conversion", _FILES)
         self.plan_path, self._made = self.path / _PLAN, self.path / RECORD_NAME
 
     def begin(self, plan: Mapping[str, Any]) -> None:
@@ -62,8 +62,7 @@ class ConversionFolder(WorkFolder):
         for name, data in files.items():
             write_bytes(find_place(self.path, name), data)
         self._storage.sync(self.path)
-        described = [{"name": name, "hash": hash_bytes(data)} for name, data in files.items()]
-        values = {**record, "files": [*record["files"], *described]}
+        values = {**record, "files": [*record["files"], *({"name": name} for name in files)]}
         write_json(self._made, values)
         return values
 

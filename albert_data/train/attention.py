@@ -139,18 +139,19 @@ def choose_attention(
     if config.dropout or precision.format == "fp32":
         return AttentionChoice(obstacle=f"varlen_attn has no {'dropout' if config.dropout else 'float32'}")
     seconds, faults = dict[str, float](), dict[str, str]()
-    for name in list_kernels() if names is None else names:
+    names = list_kernels() if names is None else names
+    for name in names:
         try:
             use_kernel(name)
             tried = _make_trial(precision, config, [*_LENGTHS, longest])
             wrong = next((window for window in windows if not is_right(*tried, window)), None)
-            if wrong is None:
-                rows = [longest] * max(1, _TIMED_TOKENS // longest)
-                seconds[name] = _time(*_make_trial(precision, config, rows))
+            rows = [longest] * max(1, _TIMED_TOKENS // longest)
+            if wrong is None:  # one that is alone need not be timed
+                seconds[name] = _time(*_make_trial(precision, config, rows)) if len(names) > 1 else 0.0
             else:
                 faults[name] = "gives wrong results here" + (f" with a window of {wrong}" if wrong else "")
         except ImportError:
-            if name != FLASH_2 and names is not None:
+            if len(names) == 1:  # otherwise it is not missed
                 faults[name] = "is not installed"
         except Exception as error:  # of any type; an older GPU, heads of a size that it does not take
             faults[name] = f"fails here: {explain(error)}"
