@@ -103,13 +103,14 @@ def give_labels(pairs: Sequence[Pair], seed: int, num_documents: int = 300) -> E
 
 def as_subject(*batches: Examples) -> Any:
     """What a check asks of the rows of a folder."""
-    shards = SimpleNamespace(batches=lambda: iter(batches))
+    shards = SimpleNamespace(batches=lambda: iter(batches), manifest=SimpleNamespace(sources=None))
 
     def read_row(row: int) -> Any:
         ids = np.split(batches[0].input_ids, batches[0].offsets[1:-1])[row]
         return SimpleNamespace(original_ids=ids, segment_a_len=int(batches[0].segment_a_len[row]))
 
-    return SimpleNamespace(tokenizer=get_tokenizer(), shards=[shards], read_row=read_row)
+    facts = SimpleNamespace(sources=np.zeros(sum(map(len, batches)), np.uint16))
+    return SimpleNamespace(tokenizer=get_tokenizer(), shards=[shards], read_row=read_row, facts=facts)
 
 
 def audit_pairs(examples: Examples) -> dict[str, Check]:

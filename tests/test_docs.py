@@ -190,7 +190,7 @@ def test_the_example_of_the_page_on_mixtures_runs(tmp_path, capsys):
     articles, chinese = open_shards(tmp_path / "shards").manifest.mixture or ()
     assert (articles.passes, chinese.tokens) == (2.0, 500)
     assert 0 < chinese.num_used_documents < chinese.num_documents
-    assert "Rows of train by source" in capsys.readouterr().out
+    assert "Sources of train, the worst first" in capsys.readouterr().out
 
 
 def test_the_recipe_of_the_page_on_cleaning_reads_what_datatrove_writes(tmp_path):

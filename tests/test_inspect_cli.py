@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import unicodedata
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -199,12 +200,16 @@ def read_segments(shards: Shards, row: int) -> list[str]:
     return ["".join(pieces[i] for i in part).replace("▁", " ") for part in (ids[1:sep], ids[sep + 1 : -1])]
 
 
-@given(num_rows=st.integers(0, 50), count=st.integers(0, 60), seed=st.integers(0, 99))
-def test_fewer_rows_are_the_first_of_more_rows(num_rows, count, seed):
-    chosen = draw_rows(num_rows, count, seed)
-    assert len(set(chosen)) == len(chosen) == min(count, num_rows)
-    assert set(chosen) <= set(range(num_rows))
-    assert draw_rows(num_rows, count + 1, seed)[: len(chosen)] == chosen
+@given(sizes=st.lists(st.integers(0, 20), min_size=1, max_size=4), count=st.integers(0, 60), seed=st.integers(0, 99))
+def test_rows_are_drawn_from_each_source_in_turn_and_fewer_are_the_first_of_more(sizes, count, seed):
+    sources = [[1000 * number + row for row in range(size)] for number, size in enumerate(sizes)]
+    chosen = draw_rows(sources, count, seed)
+    assert len(set(chosen)) == len(chosen) == min(count, sum(sizes))
+    assert set(chosen) <= set(chain(*sources))
+    assert draw_rows(sources, count + 1, seed)[: len(chosen)] == chosen
+    drawn = [sum(row in rows for row in chosen) for rows in sources]
+    left = [number for number, (size, found) in enumerate(zip(sizes, drawn, strict=True)) if found < size]
+    assert all(drawn[number] >= max(drawn) - 1 for number in left)
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import build_fixtures as fixtures
+import numpy as np
 import pytest
 from build_fixtures import run_build
+from hypothesis import given
+from hypothesis import strategies as st
 from mixture_fixtures import Mixed, build_mixture, count_text, write_mixture
 
 from albert_data.cli.main import run
 from albert_data.cli.summary import describe_build
 from albert_data.inspect.audit.audit import audit_folder
+from albert_data.inspect.audit.rows import Subject
 from albert_data.inspect.audit.rules import Check
+from albert_data.inspect.audit.shares import share_by_source
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.statistics import measure
+from albert_data.inspect.words import WordArrays, find_text_words
 from albert_data.shards.reader import Example, open_shards
 from albert_data.tokenizer.model import Tokenizer
 
@@ -49,10 +60,10 @@ def rows_of(out: Path, split: str, source: int) -> Iterator[Example]:
 @pytest.mark.parametrize("split", ["train", "validation"])
 def test_statistics_by_source_are_those_of_the_rows(split, out, tokenizer):
     shards = open_shards(out, split)
-    found = measure(shards).by_source
-    assert [one.name for one in found] == ["source 0", "source 1", "source 2"]
-    for number, one in enumerate(found):
-        rows = list(rows_of(out, split, number))
+    found, words = {one.name: one for one in measure(shards).by_source}, find_text_words(tokenizer)
+    assert found.keys() == {"source 0", "source 1", "source 2"}
+    for number in range(3):
+        one, rows = found[f"source {number}"], list(rows_of(out, split, number))
         assert one.num_documents == len({row.document_key for row in rows})
         assert one.num_rows == len(rows)
         assert one.num_unpaired == sum(row.sop_label < 0 for row in rows)
@@ -60,8 +71,20 @@ def test_statistics_by_source_are_those_of_the_rows(split, out, tokenizer):
         assert one.num_text_tokens == sum(map(count_text, rows))
         assert one.num_masked == sum(len(row.masked_ids) for row in rows)
         assert one.num_unk == sum(int((row.original_ids == tokenizer.unk_id).sum()) for row in rows)
+        assert one.num_without_task == sum(row.sop_label < 0 and not len(row.masked_ids) for row in rows)
+        assert one.num_words == sum(count_words_slowly(row.original_ids.tolist(), words) for row in rows)
+        assert one.is_small == (one.num_documents < 10)
     if split == "train":
-        assert found[1].num_unk > 0
+        assert found["source 1"].num_unk > 0
+        assert next(iter(found)) == "source 1"  # the worst comes first
+
+
+def count_words_slowly(ids: list[int], words: WordArrays) -> int:
+    num_words = 0
+    for before, one in pairwise(ids):
+        is_first = words.is_apart[before] or words.starts[one] + words.standalone[before] > 0
+        num_words += 0 if words.is_apart[one] else int(is_first) + int(words.num_inside[one])
+    return num_words
 
 
 def test_the_pages_of_inspect_show_the_mixture_and_its_rows(out):
@@ -70,10 +93,10 @@ def test_the_pages_of_inspect_show_the_mixture_and_its_rows(out):
     for one in open_shards(out).manifest.mixture or ():
         line = next(line for line in page.splitlines() if line.startswith(f"  {one.name} ({one.language})"))
         assert line.split()[-3:] == [f"{n:,}" for n in (one.num_documents, one.num_used_documents, one.num_used_tokens)]
-    assert "Rows of train by source" in page
+    assert "Sources of train, the worst first" in page
     assert sum(one["num_rows"] for one in values["statistics"]["train"]["by_source"]) == len(open_shards(out))
     assert "Sources of the mixture" in html
-    assert "Rows of train by source" in html
+    assert "Sources of train, the worst first" in html
 
 
 def find_check(folder: Path, name: str) -> Check:
@@ -85,7 +108,11 @@ def test_the_audit_names_the_worst_and_the_largest_source_without_the_corpus(out
     check = find_check(out, "largest_source")
     assert check.figure == pytest.approx(max(tokens) / sum(tokens))
     assert f"source source {tokens.index(max(tokens))}" in check.finding
-    assert "source source 1" in find_check(out, "unknown_by_source").finding
+    check = find_check(out, "unknown_rate")
+    assert "worst is source source 1 with " in check.finding
+    assert (
+        check.figure == check.details["by_source"]["source 1"]["share"] > check.details["count"] / check.details["of"]
+    )
 
 
 def test_passes_of_a_weight_are_no_copies(tokenizer, tmp_path):
@@ -102,8 +129,105 @@ def test_rows_of_several_languages_are_counted_too(tokenizer, tmp_path):
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     run_build(tmp_path / "in.jsonl", tmp_path / "out", tokenizer, language_field="lang")
     names = [one.name for one in measure(open_shards(tmp_path / "out")).by_source]
-    assert names == ["de", "zh"]
+    assert set(names) == {"de", "zh"}
     assert "mixture" not in inspect_folder(tmp_path / "out", split="train", choice=RowChoice(count=0)).to_dict()
+
+
+@given(
+    sources=st.lists(st.integers(0, 2), min_size=1, max_size=60),
+    documents=st.lists(st.integers(0, 30), min_size=60, max_size=60),
+    parts=st.lists(st.integers(0, 4), min_size=60, max_size=60),
+)
+def test_shares_and_errors_of_sources_are_those_of_plain_python(sources, documents, parts):
+    """The error is that of a ratio whose units are whole documents."""
+    count = len(sources)
+    documents, parts = documents[:count], parts[:count]
+    wholes = [part + 1 for part in parts]
+    facts = SimpleNamespace(sources=np.array(sources, np.uint16))
+    subject = Subject(
+        shards=[SimpleNamespace(manifest=SimpleNamespace(sources=("a", "b", "c")))],
+        begins=[0, count],
+        facts=facts,
+        documents=np.unique(documents),
+        owners=np.unique(documents, return_inverse=True)[1],
+        by_source=(),
+    )
+    found = {one.name: one for one in share_by_source(subject, np.array(parts), np.array(wholes))}
+    assert found.keys() == {"abc"[source] for source in sources}
+    for source in set(sources):
+        rows = [row for row in range(count) if sources[row] == source]
+        share = sum(parts[row] for row in rows) / sum(wholes[row] for row in rows)
+        excess = Counter[int]()
+        for row in rows:
+            excess[documents[row]] += parts[row] - share * wholes[row]
+        spread = sum(value**2 for value in excess.values()) * len(excess) / max(len(excess) - 1, 1)
+        one = found["abc"[source]]
+        assert (one.share, one.num_documents) == (pytest.approx(share), len(excess))
+        assert one.error == pytest.approx(spread**0.5 / sum(wholes[row] for row in rows), abs=1e-9)
+
+
+def build_languages(folder: Path, tokenizer: Tokenizer, texts: dict[str, list[str]], **changes: Any) -> Path:
+    lines = [json.dumps({"text": text, "lang": name}) for name, some in texts.items() for text in some]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "in.jsonl").write_text("\n".join(lines))
+    run_build(folder / "in.jsonl", folder / "out", tokenizer, language_field="lang", max_seq_len=128, **changes)
+    return folder / "out"
+
+
+def test_a_verdict_is_that_of_the_worst_language_and_names_it(tokenizer, tmp_path):
+    texts = {"en": fixtures.make_documents(120, seed=3), "ne": [f"Word {number}." for number in range(40)]}
+    out = build_languages(tmp_path, tokenizer, texts)
+    check = find_check(out, "unpaired_rows")
+    assert check.details["count"] / check.details["of"] < 0.5
+    assert (check.figure, check.verdict) == (1.0, "bad")
+    assert "worst is source ne with 100.00 %" in check.finding
+    audit = audit_folder(out)
+    lines = audit.to_text().splitlines()
+    (head,) = (number for number, line in enumerate(lines) if line == "Sources, the worst first")
+    assert [line.split()[0] for line in lines[head + 2 : head + 4]] == ["ne", "en"]
+    assert max(map(len, lines)) <= 80
+    assert [one["name"] for one in audit.to_dict()["by_source"]] == ["ne", "en"]
+    assert find_check(out, "rows_without_task").details["by_source"]["ne"]["share"] > 0
+
+
+def test_a_source_too_small_to_be_judged_is_said_to_be_that_and_decides_nothing(tokenizer, tmp_path):
+    texts = {"en": fixtures.make_documents(120, seed=3), "am": ["ʬʭ ʭʬ ʬ."]}
+    out = build_languages(tmp_path, tokenizer, texts, validation_fraction=0.0)
+    audit = audit_folder(out)
+    check = find_check(out, "unpaired_rows")
+    assert check.verdict == "ok"
+    assert "; source am has 100.00 %, but is too small to be judged" in check.finding
+    assert not check.details["by_source"]["am"]["is_judged"]
+    assert "of too few documents to be judged: am" in find_check(out, "largest_source").finding
+    assert "of too few documents to be judged: am" in " ".join(audit.to_text().split())
+    assert audit.by_source[-1].name == "am"
+
+
+def test_an_order_that_one_language_gives_away_is_found(tokenizer, tmp_path):
+    """Too few pairs to be seen in all: each document of it ends like no other sentence."""
+    texts = {"en": fixtures.make_documents(200, seed=3), "de": fixtures.make_documents(60, seed=4)}
+    texts["de"] = [re.sub(r"\n.*\n.*$", "\nThe river.\npeople.", text) for text in texts["de"]]
+    check = find_check(build_languages(tmp_path, tokenizer, texts, dupe_factor=6), "order_from_surface")
+    assert check.details["accuracy"] - 0.5 < check.figure
+    assert "worst is source de: " in check.finding
+
+
+def test_rows_of_one_source_are_shown_and_those_of_all_in_turn(tokenizer, tmp_path, capsys):
+    texts = {"en": fixtures.make_documents(90, seed=3), "de": fixtures.make_documents(9, seed=4)}
+    out = build_languages(tmp_path, tokenizer, texts)
+    assert run(["inspect", str(out), "--json", "-n", "6"]) == 0
+    assert Counter(row["source"] for row in json.loads(capsys.readouterr().out)["examples"]) == {"en": 3, "de": 3}
+    for more in ((), ("--grep", "e")):
+        assert run(["inspect", str(out), "--json", "-n", "4", "--source", "de", *more]) == 0
+        assert {row["source"] for row in json.loads(capsys.readouterr().out)["examples"]} == {"de"}
+    assert run(["inspect", str(out), "--source", "de", "-n", "1"]) == 0
+    assert ", source de" in " ".join(capsys.readouterr().out.split())
+    assert run(["inspect", str(out), "--source", "fr"]) == 1
+    assert "have no source 'fr'; they are de, en" in capsys.readouterr().err
+    assert run(["inspect", str(out), "--source", "de", "--row", "1"]) == 2
+    page = render(inspect_folder(out, split="train", choice=RowChoice(count=6)))
+    assert '<option value="1">en</option>' in page
+    assert "from each source in turn" in page
 
 
 def test_the_corpus_of_an_audit_may_be_the_mixture(mixture, out, capsys):

@@ -50,6 +50,11 @@ if TYPE_CHECKING:
     help="Show the row with this number; --html explains the first. May be repeated.",
 )
 @click.option("--grep", metavar="TEXT", help="Show the first rows that contain TEXT, as it was before masking.")
+@click.option(
+    "--source",
+    metavar="NAME",
+    help="Show only rows of this language, or source of a mixture.  [default: rows of all in turn]",
+)
 @json_option
 @click.option("--html", type=PATH, metavar="PATH", help="Write the report as one HTML page that works offline.")
 def inspect(shards: Path, as_json: bool, html: Path | None, **settings: Any) -> None:
@@ -61,6 +66,7 @@ def inspect(shards: Path, as_json: bool, html: Path | None, **settings: Any) -> 
     Example:
       albert-data inspect shards -n 5 --split validation
       albert-data inspect shards --grep "white whale"
+      albert-data inspect shards --source ne -n 20
       albert-data inspect shards --html report.html
       albert-data inspect shards --json > statistics.json
     """

@@ -7,7 +7,7 @@ as the tokenizer normalised them.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -17,8 +17,12 @@ from albert_data.errors import ConfigError, ShardError
 from albert_data.shards.decoding import read_byte
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
+from albert_data.text.escaping import quote
+from albert_data.text.wording import list_some
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
+
+_NAMED = 10  # sources in a message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +33,7 @@ class RowChoice:
     seed: int = 0  # they are drawn with it
     numbers: tuple[int, ...] = ()  # these rows instead
     text: str | None = None  # the first rows that hold it instead
+    source: str | None = None  # only rows of it; None for rows of all sources alike
 
     def __post_init__(self) -> None:
         if self.text is not None and not self.text.strip():
@@ -38,23 +43,52 @@ class RowChoice:
 
 
 def choose_rows(shards: Shards, choice: RowChoice) -> list[int]:
-    """The numbers of the rows to show; given numbers keep their order. Raises ShardError at one that no row has."""
+    """The numbers of the rows to show; given numbers keep their order.
+
+    Raises ShardError at a number that no row has, and ConfigError at a source that the rows don't have.
+    """
     if choice.numbers:
         for number in choice.numbers:
             if not 0 <= number < len(shards):
                 where = f"{shards.folder}, split {shards.split}"
                 raise ShardError(f"{where} has no row {number}; it has {len(shards)} rows, counted from 0")
         return list(dict.fromkeys(choice.numbers))
+    sources = _list_rows(shards, choice.source)
     if choice.text is not None:
-        return list(islice(find_text(shards, choice.text), choice.count))
-    return draw_rows(len(shards), choice.count, choice.seed)
+        found = find_text(shards, choice.text)
+        return list(
+            islice(found if choice.source is None else filter(set(sources[0]).__contains__, found), choice.count)
+        )
+    return draw_rows(sources, choice.count, choice.seed)
 
 
-def draw_rows(num_rows: int, count: int, seed: int) -> list[int]:
-    """Draw `count` rows, or all if there are fewer. With a smaller count, the rows are a prefix of these."""
+def _list_rows(shards: Shards, source: str | None) -> list[Sequence[int]]:
+    """The rows of each source that has any, or of this one. Rows without sources are of one."""
+    names = shards.manifest.sources
+    if source is not None and source not in (names or ()):
+        there = f"; they are {list_some([quote(name) for name in names], _NAMED)}" if names else ": they have none"
+        raise ConfigError(f"the rows of {shards.folder} have no source {source!r}{there}")
+    if names is None:
+        return [range(len(shards))]
+    of_rows = np.concatenate([np.zeros(0, np.uint16), *(batch.sources for batch in shards.batches())])
+    asked = range(len(names)) if source is None else [names.index(source)]
+    return [rows.tolist() for number in asked if len(rows := np.flatnonzero(of_rows == number)) or source is not None]
+
+
+def draw_rows(sources: Sequence[Sequence[int]], count: int, seed: int) -> list[int]:
+    """Draw `count` rows, or all if there are fewer, in turn from each source, in random order.
+
+    sources: the rows of each. With a smaller count, the rows are a prefix of these.
+    """
     rng, chosen = random.Random(seed), dict[int, None]()
-    while len(chosen) < min(count, num_rows):
-        chosen[rng.randrange(num_rows)] = None
+    turns = rng.sample(sources, len(sources)) if len(sources) > 1 else list(sources)
+    places = [dict[int, None]() for _ in turns]
+    while len(chosen) < min(count, sum(map(len, turns))):
+        for rows, drawn in zip(turns, places, strict=True):
+            if len(chosen) < count and len(drawn) < len(rows):
+                while (place := rng.randrange(len(rows))) in drawn:
+                    pass
+                drawn[place] = chosen[rows[place]] = None
     return list(chosen)
 
 

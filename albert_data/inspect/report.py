@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from albert_data.corpus.damage import REASONS
 from albert_data.corpus.lines.encodings import describe_encodings
 from albert_data.inspect import view
 from albert_data.inspect.choice import RowChoice, choose_rows
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics, count_scripts, measure
-from albert_data.inspect.terminal import count_columns
+from albert_data.inspect.tables import WIDTH, FigureTable, fill, format_figure, lay_out, tabulate_sources
 from albert_data.shards.advice import describe_losses, list_removed
 from albert_data.shards.manifest import DamagedInputs, Manifest
 from albert_data.shards.reader import Shards, check_split, open_splits
 from albert_data.text.escaping import escape_controls, name_as_text
-from albert_data.text.wording import count_of, format_share, wrap_words
+from albert_data.text.wording import count_of, format_share
 
-WIDTH = 80
 _SHOWN_INPUTS = 5  # of each encoding
 _BAR_LEN = 32
 _MIN_LETTERS = 0.01  # the share of a script; one with less is probably loan words and names
@@ -66,7 +65,8 @@ class ShardReport:
         if not self.rows:
             return page if self.choice.count == 0 else f"{page}\n\n{self.shards.split} has no such row."
         tokenizer, task = self.shards.tokenizer, self.manifest.config.examples.task
-        shown = [view.show_example(self.shards[i], i, tokenizer, width, colour=colour, task=task) for i in self.rows]
+        styles: dict[str, Any] = {"colour": colour, "task": task, "sources": self.manifest.sources}
+        shown = [view.show_example(self.shards[i], i, tokenizer, width, **styles) for i in self.rows]
         title = f"Examples of {self.shards.split}"
         return "\n\n".join([page, f"{title}\n{view.show_legend(width, colour=colour)}", *shown])
 
@@ -81,7 +81,9 @@ class ShardReport:
                 name: [vars(one) for one in count_scripts(measured.piece_counts, pieces)]
                 for name, measured in self.statistics.items()
             },
-            "examples": [view.to_dict(self.shards[i], i, self.shards.tokenizer) for i in self.rows],
+            "examples": [
+                view.to_dict(self.shards[i], i, self.shards.tokenizer, self.manifest.sources) for i in self.rows
+            ],
         }
 
 
@@ -106,14 +108,6 @@ def inspect_folder(folder: Path, *, split: str, choice: RowChoice) -> ShardRepor
 
 
 # ---- the summary: what a terminal and a page show ----
-
-
-class FigureTable(NamedTuple):
-    """rows: cells, the head first; caption: a sentence above them; is_prose: cells are sentences, not numbers."""
-
-    rows: Sequence[Sequence[str]]
-    caption: str = ""
-    is_prose: bool = False
 
 
 def describe_build(manifest: Manifest) -> str:
@@ -173,7 +167,7 @@ def list_tables(report: ShardReport) -> Iterator[FigureTable]:
         yield FigureTable(_tabulate_mixture(manifest))
     for name, measured in statistics.items():
         if measured.by_source:
-            yield FigureTable(_tabulate_sources(measured), f"Rows of {name} by source")
+            yield tabulate_sources(f"Sources of {name}", measured.by_source)
         if len(scripts := tabulate_scripts(name, measured, report.pieces)) > 2:
             yield FigureTable(scripts)
     found = [(item.encoding, escape_controls(item.path)) for item in manifest.inputs if item.encoding]
@@ -207,15 +201,6 @@ def _tabulate_mixture(manifest: Manifest) -> list[list[str]]:
     return table
 
 
-def _tabulate_sources(measured: Statistics) -> list[list[str]]:
-    table = [["", "rows", "tokens", "share", "documents", "<unk>", "unpaired"]]
-    for one in measured.by_source:
-        shares = (one.num_tokens / measured.num_tokens, one.unk_share, one.unpaired_share)
-        share, *others = (format_figure("share", share) for share in shares)
-        table.append([one.name, f"{one.num_rows:,}", f"{one.num_tokens:,}", share, f"{one.num_documents:,}", *others])
-    return table
-
-
 def _tabulate_figures(statistics: Mapping[str, Statistics]) -> Iterator[list[str]]:
     """For each figure its name in words, what is intended, and what each split realises."""
     for figures in zip(*(measured.figures for measured in statistics.values()), strict=True):
@@ -229,15 +214,6 @@ def label_figure(figure: Figure) -> str:
     if figure.name in _LABELS:
         return _LABELS[figure.name]
     return f"spans of {count_of(int(figure.name.removeprefix('spans_of_')), 'word')}"
-
-
-def format_figure(name: str, value: float | None) -> str:
-    """A dash for None; a count if the name begins with "num_"; otherwise a share, whatever the name."""
-    if value is None:
-        return "-"
-    if 0 < value < 0.00005:
-        return "<0.01 %"
-    return f"{value:,.0f}" if name.startswith("num_") else format_share(value)
 
 
 def _tabulate_row_lens(statistics: Mapping[str, Statistics]) -> list[list[str]]:
@@ -277,32 +253,11 @@ def _list_damaged(damaged: DamagedInputs | None) -> Iterator[tuple[list[str], li
 
 def _list_sections(report: ShardReport) -> Iterator[Iterable[str]]:
     """The lines of each section."""
-    yield [*_fill(str(report.shards.folder)), *_fill(describe_build(report.manifest), "  ")]
-    yield ["Corpus", *_fill(", ".join(f"{name} {number}" for name, number in list_counts(report.manifest)), "  ")]
-    yield from map(_lay_out, list_tables(report))
+    yield [*fill(str(report.shards.folder)), *fill(describe_build(report.manifest), "  ")]
+    yield ["Corpus", *fill(", ".join(f"{name} {number}" for name, number in list_counts(report.manifest)), "  ")]
+    yield from map(lay_out, list_tables(report))
     if report.statistics:
-        yield _lay_out(FigureTable(list(_draw_bins(report.statistics))))
-
-
-def _lay_out(table: FigureTable) -> Iterator[str]:
-    """The lines of a table. Its first column is aligned left and indented below the head."""
-    yield from _fill(table.caption)
-    head, *rows = ([escape_controls(cell) for cell in row] for row in table.rows)
-    if table.is_prose:
-        yield head[0]
-        for row in rows:
-            yield from _fill("  ".join(row), "  ", " " * 4)
-        return
-    names, *columns = zip(head, *([f"  {name}", *cells] for name, *cells in rows), strict=True)
-    widths = [2 + max(map(len, column)) for column in columns]
-    first = max(map(count_columns, names))
-    for name, *cells in zip(names, *columns, strict=True):
-        numbers = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-        yield f"{name}{' ' * (first - count_columns(name))}{numbers}".rstrip()
-
-
-def _fill(text: str, indent: str = "", hanging: str = "") -> list[str]:
-    return wrap_words(escape_controls(text), WIDTH, indent, hanging)
+        yield lay_out(FigureTable(list(_draw_bins(report.statistics))))
 
 
 def _draw_bins(statistics: Mapping[str, Statistics]) -> Iterator[list[str]]:

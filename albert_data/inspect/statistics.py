@@ -25,13 +25,15 @@ from albert_data.config import ExampleConfig
 from albert_data.data import Examples
 from albert_data.examples.pair_tasks import NO_LABEL
 from albert_data.examples.spans import span_shares
+from albert_data.inspect.sources import SourceCounter, SourceStatistics
+from albert_data.inspect.words import WordArrays, find_text_words
 from albert_data.kernels import kernel
-from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import locate_masks, no_rows, restore_ids
+from albert_data.text.wording import divide
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, count_letters, find_script
-from albert_data.tokenizer.words import NEVER, begins_word, judge_piece
+from albert_data.tokenizer.piece_texts import count_letters, find_script
+from albert_data.tokenizer.words import begins_word
 
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
 _NUM_BINS = 16
@@ -43,31 +45,6 @@ class Figure(NamedTuple):
     name: str
     intended: float | None
     realised: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceStatistics:
-    """The rows of one source: of a language, or of a source of a mixture."""
-
-    name: str
-    num_documents: int
-    num_rows: int
-    num_unpaired: int
-    num_tokens: int  # with the special ones
-    num_text_tokens: int  # without
-    num_masked: int
-    num_unk: int
-
-    @property
-    def unk_share(self) -> float | None:
-        return _share(self.num_unk, self.num_text_tokens)
-
-    @property
-    def unpaired_share(self) -> float | None:
-        return _share(self.num_unpaired, self.num_rows)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "unk_share": self.unk_share}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +60,7 @@ class Statistics:
     row_lens: tuple[int, ...]  # rows by tokens, 0 .. max_seq_len
     span_lens: tuple[int, ...]  # spans by words, 1 .. config.longest_span, then the longer
     piece_counts: tuple[int, ...]  # tokens of each piece before masking, 0 for special pieces
-    by_source: tuple[SourceStatistics, ...] = ()  # empty where the rows have no sources
+    by_source: tuple[SourceStatistics, ...] = ()  # the worst first; empty where the rows have no sources
 
     @property
     def num_rows(self) -> int:
@@ -100,18 +77,18 @@ class Statistics:
 
     @property
     def mean_row_len(self) -> float | None:
-        return _share(self.num_tokens, self.num_rows)
+        return divide(self.num_tokens, self.num_rows)
 
     @property
     def padding_share(self) -> float | None:
         """Of all tokens, if each row were padded to max_seq_len."""
         padded = self.num_rows * self.config.max_seq_len
-        return _share(padded - self.num_tokens, padded)
+        return divide(padded - self.num_tokens, padded)
 
     @property
     def unk_share(self) -> float | None:
         """The share of <unk> in the tokens of text."""
-        return _share(self.num_unk, self.num_maskable)
+        return divide(self.num_unk, self.num_maskable)
 
     @property
     def row_len_quantiles(self) -> dict[str, int | None]:
@@ -137,17 +114,17 @@ class Statistics:
 
     def _find_figures(self) -> Iterator[Figure]:
         config, (*pairs, unpaired) = self.config, self.label_counts
-        yield Figure("masked_share", config.mask_prob, _share(self.num_masked, self.num_maskable))
+        yield Figure("masked_share", config.mask_prob, divide(self.num_masked, self.num_maskable))
         intended = [*span_shares(config.longest_span, config.masking).tolist(), 0.0]
         names = [*(f"spans_of_{n}" for n in range(1, len(intended))), "spans_longer"]
         for name, share, count in zip(names, intended, self.span_lens, strict=True):
-            yield Figure(name, share, _share(count, sum(self.span_lens)))
+            yield Figure(name, share, divide(count, sum(self.span_lens)))
         names = ["shown_as_mask", "shown_as_random", "shown_as_kept"]
         for name, share, count in zip(names, config.replace_shares, self.shown_counts, strict=True):
-            yield Figure(name, share, _share(count, self.num_masked))
+            yield Figure(name, share, divide(count, self.num_masked))
         for order, count in zip(config.task.orders[1:], pairs[1:], strict=True):
-            yield Figure(f"{order}_share", 1 / len(pairs), _share(count, sum(pairs)))
-        yield Figure("unpaired_share", None, _share(unpaired, self.num_rows))
+            yield Figure(f"{order}_share", 1 / len(pairs), divide(count, sum(pairs)))
+        yield Figure("unpaired_share", None, divide(unpaired, self.num_rows))
         yield Figure("num_unpaired", None, unpaired)
         yield Figure("unknown_share", None, self.unk_share)
 
@@ -170,10 +147,6 @@ class Statistics:
             "figures": {f.name: {"intended": f.intended, "realised": f.realised} for f in self.figures},
             **({"by_source": [source.to_dict() for source in self.by_source]} if self.by_source else {}),
         }
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
 
 
 # ---- scripts ----
@@ -219,49 +192,24 @@ def measure(shards: Shards) -> Statistics:
     Needs memory for a few record batches, and eight bytes for each document of each batch, to count the documents.
     Raises ShardError at a row that leaves its bounds.
     """
-    config, tokenizer, names = shards.manifest.config.examples, shards.tokenizer, shards.manifest.sources
+    config, tokenizer = shards.manifest.config.examples, shards.tokenizer
     words = find_text_words(tokenizer)
     if not config.masks_words:  # each piece is one
         ones = np.ones_like(words.starts)
         words = WordArrays(tokenizer.specials.is_special, ones, ones, np.zeros(len(ones), np.int64))
-    totals = dict[str, Any]()
-    keys = [[np.zeros(0, np.uint64)] for _ in names or ("all",)]
-    of_sources = np.zeros((len(keys), len(_SOURCE_COUNTS)), np.int64)
+    totals, sources = dict[str, Any](), SourceCounter(shards)
     for batch in chain([no_rows()], shards.batches()):
         counts = count_batch(batch, tokenizer, words, config)
         totals = {name: count + totals.get(name, 0) for name, count in counts.items()}
-        sources = np.zeros(len(batch), np.int64) if batch.sources is None else batch.sources
-        for source in np.unique(sources).tolist():
-            keys[source].append(np.unique(batch.document_keys[sources == source]))
-        if names is not None:
-            np.add.at(of_sources, sources, _measure_rows(batch, tokenizer.unk_id))
-    documents = [np.unique(np.concatenate(parts)) for parts in keys]
+        sources.add(batch)
     num_unk = int(totals["piece_counts"][tokenizer.unk_id])
     totals["piece_counts"][tokenizer.specials.is_special] = 0
     counted = dict[str, Any]((name, np.asarray(total).tolist()) for name, total in totals.items())
     counted |= {name: tuple(total) for name, total in counted.items() if isinstance(total, list)}
+    num_documents = sources.count_documents()
     return Statistics(
-        config=config,
-        num_documents=len(np.unique(np.concatenate(documents))),
-        num_unk=num_unk,
-        **counted,
-        by_source=tuple(
-            SourceStatistics(name=name, num_documents=len(found), **dict(zip(_SOURCE_COUNTS, counts, strict=True)))
-            for name, found, counts in zip(names or (), documents, of_sources.tolist(), strict=False)
-        ),
+        config=config, num_documents=num_documents, num_unk=num_unk, **counted, by_source=sources.finish()
     )
-
-
-_SOURCE_COUNTS = ("num_rows", "num_unpaired", "num_tokens", "num_text_tokens", "num_masked", "num_unk")
-
-
-def _measure_rows(batch: Examples, unk_id: int) -> np.ndarray:
-    """The values of _SOURCE_COUNTS: int64 [rows, 6]."""
-    row_lens, is_unpaired = np.diff(batch.offsets), batch.sop_label == NO_LABEL
-    num_text = row_lens - np.where(is_unpaired, 2, 3)  # without [CLS] and [SEP]; a pair has one [SEP] more
-    num_unk = np.diff(np.append(0, np.cumsum(restore_ids(batch) == unk_id))[batch.offsets])
-    ones, num_masked = np.ones(len(batch), np.int64), np.diff(batch.mask_offsets)
-    return np.stack([ones, is_unpaired, row_lens, num_text, num_masked, num_unk], axis=1)
 
 
 class OriginalRows(NamedTuple):
@@ -272,33 +220,6 @@ class OriginalRows(NamedTuple):
     segment_a_len: np.ndarray
     is_masked: np.ndarray  # bool [tokens]
     joined: np.ndarray  # bool [tokens], or [0] without a word list: see WordRule.find_joined
-
-
-class WordArrays(NamedTuple):
-    """How pieces form words, as in WordRule: one value for each piece."""
-
-    is_apart: np.ndarray  # bool, no part of a word: a special piece, or white space alone
-    starts: np.ndarray
-    standalone: np.ndarray
-    num_inside: np.ndarray  # int64, words that begin inside the piece
-
-
-def find_text_words(tokenizer: Tokenizer) -> WordArrays:
-    """The words of decoded text, each piece decoded between two letters: no rule by which words were masked counts."""
-    decode, texts, is_shown = tokenizer.decode, list(tokenizer.piece_texts), ~find_byte_pieces(tokenizer)
-    is_shown[tokenizer.unk_id] = False
-    letters = (i for i in tokenizer.ordinary_ids.tolist() if texts[i].isalpha())
-    letter = next((i for i in letters if decode([i] * 3) == decode([i] * 2) + texts[i]), None)
-    if letter is not None:  # else no piece continues a word
-        first, last = decode([letter]), texts[letter]
-        for i in np.flatnonzero(is_shown).tolist():
-            texts[i] = decode([letter, i, letter])[len(first) : -len(last)].replace(" ", VISIBLE_SPACE)
-    num_words = np.array([len(text.replace(VISIBLE_SPACE, " ").split()) for text in texts])
-    starts, standalone = np.array([judge_piece(text) for text in texts], np.int8).T.copy()
-    is_blank = num_words == 0
-    starts[is_blank], standalone[is_blank] = NEVER, 1
-    is_apart = tokenizer.specials.is_special | is_blank
-    return WordArrays(is_apart, starts, standalone, np.maximum(num_words, 1) - 1)
 
 
 def count_batch(batch: Examples, tokenizer: Tokenizer, words: WordArrays, config: ExampleConfig) -> dict[str, Any]:

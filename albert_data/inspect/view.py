@@ -7,6 +7,7 @@ stands for one token. It is unambiguous: a character of the text that looks like
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from albert_data.examples.pair_tasks import PAIR_TASKS, PairTask
@@ -42,8 +43,12 @@ def show_example(
     *,
     colour: bool = False,
     task: PairTask = PAIR_TASKS["sop"],
+    sources: Sequence[str] | None = None,
 ) -> str:
-    """One row: a line of facts, then its segments, in lines of at most max(width, MIN_WIDTH) columns."""
+    """One row: a line of facts, then its segments, in lines of at most max(width, MIN_WIDTH) columns.
+
+    sources: the manifest's
+    """
     parts = [
         f"row {row:,}: {task.describe(example.sop_label)}",
         count_of(len(example.input_ids), "token"),
@@ -52,6 +57,8 @@ def show_example(
     ]
     if example.document_key_b not in (None, example.document_key):
         parts.append(f"B of document {example.document_key_b:016x}")
+    if (source := _name_source(example, sources)) is not None:
+        parts.append(f"source {escape_controls(source)}")
     lines = [_lay_out(StyledText(""), [StyledText(", ".join(parts), "label")], width, colour)]
     for name, tokens in decode_segments(example, tokenizer):
         texts = [text for token in tokens for text in _style_token(token)]
@@ -80,10 +87,16 @@ def _protect(text: str, marks: re.Pattern[str]) -> str:
     return escape_controls(marks.sub(r"\\\g<0>", text))
 
 
-def to_dict(example: Example, row: int, tokenizer: Tokenizer) -> dict[str, Any]:
+def _name_source(example: Example, sources: Sequence[str] | None) -> str | None:
+    return None if sources is None or example.source is None else sources[example.source]
+
+
+def to_dict(example: Example, row: int, tokenizer: Tokenizer, sources: Sequence[str] | None = None) -> dict[str, Any]:
     """A row for JSON: the pieces as the model sees them, and those that it must predict."""
+    source = _name_source(example, sources)
     return {
         "row": row,
+        **({} if source is None else {"source": source}),
         "document_key": f"{example.document_key:016x}",
         **({} if example.document_key_b is None else {"document_key_b": f"{example.document_key_b:016x}"}),
         "sop_label": example.sop_label,

@@ -32,7 +32,7 @@ from albert_data.train.folder import RUN_FILE
 
 # What an argument does, and the arguments that would have no effect with it.
 _CONFLICTS = {
-    "row": ("already says which rows", ("grep", "num_examples", "seed")),
+    "row": ("already says which rows", ("grep", "num_examples", "seed", "source")),
     "grep": ("shows the first rows that contain the text", ("seed",)),
 }
 
@@ -70,16 +70,24 @@ def inspect_shards(
     seed: int | None = None,
     row: int | Sequence[int] = (),
     grep: str | None = None,
+    source: str | None = None,
     html: PathName | None = None,
 ) -> Inspection:
     """Measure shards against the figures of the paper, and choose some rows, as `albert-data inspect` does.
 
     num_examples: rows to choose; None for 3, or 300 with `html`. seed: they are drawn with it; None for 0.
     row: the numbers of rows instead; the page explains the first. grep: the first rows that contain this text.
+    source: only rows of this language or source of a mixture; None draws alike from all.
     html: where the report is written as a page. Raises ShardError, ConfigError and OutputError.
     """
     rows = tuple(take_value("row", one, "int") for one in (row if isinstance(row, Iterable) else [row]))
-    given = {"row": rows, "grep": grep, "num_examples": num_examples is not None, "seed": seed is not None}
+    given = {
+        "row": rows,
+        "grep": grep,
+        "source": source,
+        "num_examples": num_examples is not None,
+        "seed": seed is not None,
+    }
     for name, (what, ignored) in _CONFLICTS.items():
         if given[name] and (named := [f"--{other.replace('_', '-')}" for other in ignored if given[other]]):
             raise ArgumentError(f"--{name} {what}; leave out {' and '.join(named)}")
@@ -93,6 +101,7 @@ def inspect_shards(
         seed=seed or 0,
         numbers=rows,
         text=grep,
+        source=source,
     )
     found = Inspection(**vars(inspect_folder(folder, split=split, choice=choice)))
     is_saved = page is not None and write_output(page, found.page.encode())

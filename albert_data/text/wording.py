@@ -32,6 +32,11 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
+def divide(part: int, whole: int) -> float | None:
+    """A share; None of nothing."""
+    return part / whole if whole else None
+
+
 def format_share(share: float, digits: int = 2) -> str:
     """A share of 1 as a percentage, with a space before the sign: `15.00 %`."""
     return f"{100 * share:,.{digits}f} %"

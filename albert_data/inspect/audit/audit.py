@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +26,16 @@ from albert_data.inspect.audit.overlap import Overlap, find_overlap
 from albert_data.inspect.audit.row_texts import check_texts
 from albert_data.inspect.audit.rows import Subject, gather_subject
 from albert_data.inspect.audit.rules import BAD, LOOK, Check
+from albert_data.inspect.audit.shares import judge_share
+from albert_data.inspect.sources import SourceStatistics
+from albert_data.inspect.tables import lay_out, tabulate_sources
 from albert_data.report.page import escape, render_table
 from albert_data.shards.advice import advise_on
 from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.reader import Shards, open_splits
 from albert_data.text.escaping import escape_controls, name_as_text
-from albert_data.text.wording import count_of, format_share, wrap_words
+from albert_data.text.wording import count_of, format_share, list_some, wrap_words
 
 WIDTH = 80
 EMPTY_PART, EMPTY_TOKENS = 16, 4  # a near-empty row has under a sixteenth of the possible tokens, or under four
@@ -45,10 +48,14 @@ _CAUSED_BY_LAYOUT = (rules.ORDER_FROM_FRAGMENTS, rules.UNPAIRED_ROWS, rules.NEAR
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """All checks of a folder, in a fixed order: pairs, copies, text, sources, corpus."""
+    """All checks of a folder, in a fixed order: pairs, copies, text, sources, corpus.
+
+    by_source: the rows of each source, the worst first; empty where rows have none
+    """
 
     folder: Path
     checks: list[Check]
+    by_source: tuple[SourceStatistics, ...] = ()
 
     def count(self, verdict: str) -> int:
         return sum(check.verdict == verdict for check in self.checks)
@@ -68,6 +75,8 @@ class Audit:
         lines = wrap_words(escape_controls(f"{self.folder}: {self._verdicts}"), WIDTH)
         for check in self.checks:
             lines += ["", *check_to_lines(check)]
+        if self.by_source:
+            lines += ["", *lay_out(tabulate_sources("Sources", self.by_source))]
         return "\n".join(lines)
 
     def to_html(self) -> str:
@@ -93,6 +102,7 @@ class Audit:
             "folder": name_as_text(self.folder),
             "verdicts": {verdict.replace(" ", "_"): self.count(verdict) for verdict in rules.VERDICTS},
             "checks": {check.rule.name: check.to_dict() for check in self.checks},
+            **({"by_source": [source.to_dict() for source in self.by_source]} if self.by_source else {}),
         }
 
 
@@ -141,7 +151,7 @@ def audit_splits(folder: Path, opened: list[Shards], corpus: Corpus | None = Non
         if causes and check.rule in _CAUSED_BY_LAYOUT and check.verdict in (LOOK, BAD):
             checks[number] = dataclasses.replace(check, finding="; ".join([check.finding, *causes]))
             causes = [f"perhaps for the same reason as {check.rule.title}"]
-    return Audit(folder=folder, checks=checks)
+    return Audit(folder=folder, checks=checks, by_source=subject.by_source)
 
 
 # ---- pairs ----
@@ -154,13 +164,13 @@ def _check_pairs(subject: Subject) -> Iterator[Check]:
         yield from check_order(subject)
     if task.orders:
         yield check_shares(facts, task.orders)
-        num_equal = int(np.count_nonzero(facts.is_equal & is_pair))
-        yield Check.of_share(rules.EQUAL_SEGMENTS, num_equal, int(is_pair.sum()), "pair")
-        yield Check.of_share(rules.UNPAIRED_ROWS, int(np.count_nonzero(~is_pair)), len(facts), "row")
+        yield judge_share(subject, rules.EQUAL_SEGMENTS, "pair", facts.is_equal & is_pair, is_pair)
+        yield judge_share(subject, rules.UNPAIRED_ROWS, "row", ~is_pair)
+    yield judge_share(subject, rules.ROWS_WITHOUT_TASK, "row", ~is_pair & (facts.num_masked == 0))
     yield _check_near_empty(subject)
     if subject.tokenizer.has_prefix:
-        num_segments = int(np.count_nonzero(facts.lens_b) + len(facts))
-        yield Check.of_share(rules.SEGMENTS_INSIDE_WORD, int(facts.num_inside.sum()), num_segments, "segment")
+        num_segments = 1 + (facts.lens_b > 0)
+        yield judge_share(subject, rules.SEGMENTS_INSIDE_WORD, "segment", facts.num_inside, num_segments)
     else:
         finding = "this tokenizer doesn't mark the first word of a sentence, so this can't be known"
         yield Check(rules.SEGMENTS_INSIDE_WORD, None, finding)
@@ -169,15 +179,11 @@ def _check_pairs(subject: Subject) -> Iterator[Check]:
 def _check_near_empty(subject: Subject) -> Check:
     config, facts = subject.config, subject.facts
     least = max(EMPTY_TOKENS, config.max_tokens // EMPTY_PART)
-    count = int(np.count_nonzero(facts.num_text < least))
     asked = config.short_seq_prob * least / config.max_tokens
-    share = count / len(facts)
-    finding = (
-        f"{format_share(share)}, {count_of(count, 'row')} of under {least} tokens of text; short_seq_prob asks for "
-        f"{format_share(asked)}"
-    )
-    details = {"count": count, "of": len(facts), "share": share, "asked_for": asked, "under_tokens": least}
-    return Check(rules.NEAR_EMPTY_ROWS, max(0.0, share - asked), finding, details)
+    says = f"these have under {least} tokens of text; short_seq_prob asks for {format_share(asked)}"
+    details = {"asked_for": asked, "under_tokens": least}
+    is_near_empty = facts.num_text < least
+    return judge_share(subject, rules.NEAR_EMPTY_ROWS, "row", is_near_empty, asked=asked, more=[says], details=details)
 
 
 # ---- copies ----
@@ -185,10 +191,10 @@ def _check_near_empty(subject: Subject) -> Check:
 
 def _check_copies(subject: Subject) -> Iterator[Check]:
     yield _check_seen(subject)
-    num_copied = int(np.count_nonzero(_find_copied(subject)))
-    yield Check.of_share(rules.DUPLICATE_DOCUMENTS, num_copied, len(subject.documents), "different document")
+    rows, is_copied = np.unique(subject.owners, return_index=True)[1], _find_copied(subject)
+    yield judge_share(subject, rules.DUPLICATE_DOCUMENTS, "different document", is_copied, rows=rows)
     has_twin = _count_documents(subject.facts.texts, subject.owners) >= 2
-    yield Check.of_share(rules.DUPLICATE_ROWS, int(np.count_nonzero(has_twin)), len(has_twin), "row")
+    yield judge_share(subject, rules.DUPLICATE_ROWS, "row", has_twin)
 
 
 def _count_documents(texts: np.ndarray, owners: np.ndarray) -> np.ndarray:
@@ -236,15 +242,16 @@ def _check_seen(subject: Subject) -> Check:
     if len(subject.shards) < 2:
         return Check(rule, None, "one split alone has rows")
     overlap = find_overlap(subject)
-    num_judged, num_seen, num_altered = (int(np.count_nonzero(is_so)) for is_so in overlap[:3])
-    if not num_judged:
+    num_seen, num_altered = (int(np.count_nonzero(is_so)) for is_so in (overlap.is_seen, overlap.is_altered))
+    if not overlap.is_judged.any():
         return Check(rule, None, "every row of validation is too short")
     examples = list(_show_seen(subject, overlap))
     details = {"num_seen": num_seen, "num_altered": num_altered, "examples": examples}
     shown = [f"{num_altered:,} of them changed"] if examples else []
     for one in examples[:1]:
         shown.append(f'row {one["row"]:,} is in training row {one["training_row"]:,}: "{one["text"]}"')
-    return Check.of_share(rule, num_seen + num_altered, num_judged, "row", *shown, **details)
+    found, rows = overlap.is_seen | overlap.is_altered, subject.begins[1] + np.arange(len(overlap.is_seen))
+    return judge_share(subject, rule, "row", found, overlap.is_judged, rows=rows, more=shown, details=details)
 
 
 def _show_seen(subject: Subject, overlap: Overlap) -> Iterator[dict[str, Any]]:
@@ -260,59 +267,26 @@ def _show_seen(subject: Subject, overlap: Overlap) -> Iterator[dict[str, Any]]:
 def _check_text(subject: Subject) -> Iterator[Check]:
     facts = subject.facts
     lens, unknown = subject.add_by_document(facts.num_text), subject.add_by_document(facts.num_unknown)
-    many, total = int(np.count_nonzero(unknown > _MANY_UNKNOWN * lens)), int(lens.sum())
-    yield Check.of_share(rules.UNKNOWN_RATE, int(unknown.sum()), total, "token", num_documents_over_5_percent=many)
-    largest = int(np.argmax(lens))
+    many = {"num_documents_over_5_percent": int(np.count_nonzero(unknown > _MANY_UNKNOWN * lens))}
+    yield judge_share(subject, rules.UNKNOWN_RATE, "token", facts.num_unknown, facts.num_text, details=many)
+    largest, total = int(np.argmax(lens)), int(lens.sum())
     key = f"{int(subject.documents[largest]):016x}"
     yield Check.of_share(rules.LARGEST_DOCUMENT, int(lens[largest]), total, "token", document_key=key)
     yield from check_texts(subject)
 
 
-class SourceTokens(NamedTuple):
-    """Tokens of text of one source. num_bytes: those that are parts of characters."""
-
-    name: str
-    num_tokens: int
-    num_unknown: int
-    num_bytes: int
-
-    @property
-    def unknown_rate(self) -> float:
-        return self.num_unknown / max(self.num_tokens, 1)
-
-    @property
-    def byte_rate(self) -> float:
-        return self.num_bytes / max(self.num_tokens, 1)
-
-
-def attribute_sources(subject: Subject) -> list[SourceTokens]:
-    """Count the tokens of each source; empty where rows have no sources."""
-    names, facts = subject.shards[0].manifest.sources or (), subject.facts
-    counts = (
-        np.bincount(facts.sources, values, len(names)).astype(np.int64).tolist()
-        for values in (facts.num_text, facts.num_unknown, facts.num_bytes)
-    )
-    return [SourceTokens(f"source {name}", *found) for name, *found in zip(names, *counts, strict=False)]
-
-
 def _check_sources(subject: Subject) -> Iterator[Check]:
-    facts, sources = subject.facts, attribute_sources(subject)
+    facts, names = subject.facts, subject.shards[0].manifest.sources or ()
     if find_byte_pieces(subject.tokenizer).any():
-        check = Check.of_share(rules.BYTE_PIECES, int(facts.num_bytes.sum()), int(facts.num_text.sum()), "token")
-        worst = max(sources, key=lambda source: source.byte_rate, default=None)
-        if worst and worst.num_bytes:
-            finding = f"{check.finding}; {format_share(worst.byte_rate)} of {worst.name}"
-            check = dataclasses.replace(check, figure=max(check.figure or 0.0, worst.byte_rate), finding=finding)
-        yield check
-    if len(sources) > 1:
-        worst, largest = (max(sources, key=key) for key in (lambda one: one.unknown_rate, lambda one: one.num_tokens))
-        finding = f"{format_share(worst.unknown_rate)} of {worst.name}"
-        rates = {source.name: source.unknown_rate for source in sources}
-        yield Check(rules.UNKNOWN_BY_SOURCE, worst.unknown_rate, finding, {"rates": rates})
-        shares = {source.name: source.num_tokens / max(int(facts.num_text.sum()), 1) for source in sources}
-        share = shares[largest.name]
-        finding = f"{format_share(share)} of the tokens are from {largest.name}"
-        yield Check(rules.LARGEST_SOURCE, share, finding, {"shares": shares})
+        yield judge_share(subject, rules.BYTE_PIECES, "token", facts.num_bytes, facts.num_text)
+    if len(names) > 1:
+        shares = np.bincount(facts.sources, facts.num_text, len(names)) / max(int(facts.num_text.sum()), 1)
+        largest = int(np.argmax(shares))
+        finding = f"{format_share(shares[largest])} of the tokens are from source {names[largest]}"
+        if small := [one.name for one in subject.by_source if one.is_small]:
+            finding += f"; of too few documents to be judged: {list_some(small, _SHOWN)}"
+        details = {"shares": dict(zip(names, shares.tolist(), strict=True)), "too_small": small}
+        yield Check(rules.LARGEST_SOURCE, float(shares[largest]), finding, details)
 
 
 # ---- the corpus ----

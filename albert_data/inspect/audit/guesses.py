@@ -52,8 +52,10 @@ def cross_validate(columns: np.ndarray, labels: np.ndarray, keys: np.ndarray) ->
     return accuracy, _FOLD_INFLATION * max(math.sqrt(float(excess @ excess)), 0.5) / len(right)
 
 
-def judge_guess(rule: Rule, columns: np.ndarray, labels: np.ndarray, keys: np.ndarray) -> Check:
-    """A check whose figure is what a guess gains over chance; 0 if that is within three standard errors."""
+def judge_guess(
+    rule: Rule, columns: np.ndarray, labels: np.ndarray, keys: np.ndarray, errors: float = _ERRORS
+) -> Check:
+    """A check whose figure is what a guess gains over chance; 0 if that is within so many standard errors."""
     num_documents = len(np.unique(keys))
     if len(labels) < MIN_PAIRS or num_documents < MIN_DOCUMENTS:
         found = f"{count_of(len(labels), 'pair')} of {count_of(num_documents, 'document')}"
@@ -64,7 +66,7 @@ def judge_guess(rule: Rule, columns: np.ndarray, labels: np.ndarray, keys: np.nd
         f"{abs(accuracy - _CHANCE) / error:.1f} standard errors of {format_share(error)} away"
     )
     details = {"accuracy": accuracy, "chance": _CHANCE, "standard_error": error}
-    return Check(rule, accuracy - _CHANCE if accuracy - _CHANCE > _ERRORS * error else 0.0, finding, details)
+    return Check(rule, accuracy - _CHANCE if accuracy - _CHANCE > errors * error else 0.0, finding, details)
 
 
 # ---- order ----
@@ -80,11 +82,26 @@ def check_order(subject: Subject) -> Iterator[Check]:
     ):
         pairs = surface.take(names)
         check = judge_guess(rule, pairs.columns, pairs.is_swapped, pairs.keys)
-        if check.figure is not None:
-            signs = find_signs(subject, pairs)
-            shown = _describe(signs[0]) if signs else "no single sign shows it"
-            check = replace(check, finding=f"{check.finding}; {shown}", details={**check.details, "signs": signs})
-        yield check
+        if check.figure is None:
+            yield check
+            continue
+        findings, of_sources = [check.finding], _judge_sources(subject, rule, pairs)
+        name, worst, some = max(of_sources, key=lambda one: one[1].figure or 0.0, default=("", check, pairs))
+        if (worst.figure or 0.0) > check.figure:
+            findings.append(f"worst is source {name}: {worst.finding}")
+            check, pairs = replace(check, figure=worst.figure), some
+        signs = find_signs(subject, pairs)
+        findings.append(_describe(signs[0]) if signs else "no single sign shows it")
+        yield replace(check, finding="; ".join(findings), details={**check.details, "signs": signs})
+
+
+def _judge_sources(subject: Subject, rule: Rule, pairs: Surface) -> Iterator[tuple[str, Check, Surface]]:
+    """Judge the pairs of each source: its name, the check and its pairs. The more sources, the more errors it takes."""
+    names, sources = subject.shards[0].manifest.sources or (), subject.facts.sources[pairs.rows]
+    errors = math.sqrt(_ERRORS**2 + 2 * math.log(max(len(names), 1)))
+    for number, name in enumerate(names):
+        some = pairs.pick(sources == number)
+        yield name, judge_guess(rule, some.columns, some.is_swapped, some.keys, errors), some
 
 
 def _describe(sign: dict[str, Any]) -> str:

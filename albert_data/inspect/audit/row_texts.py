@@ -17,6 +17,7 @@ from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.misread import MIN_TEXTS, find_misread
 from albert_data.inspect.audit.rows import Subject
 from albert_data.inspect.audit.rules import Check, Rule
+from albert_data.inspect.audit.shares import judge_share
 from albert_data.text.escaping import escape_controls
 from albert_data.text.unicode_tables import categories, scripts
 
@@ -38,16 +39,17 @@ def check_texts(subject: Subject) -> Iterator[Check]:
     total = subject.begins[-1]
     rows = np.unique(np.linspace(0, total - 1, min(total, MAX_ROWS)).astype(np.int64))
     texts = [_decode(subject, row) for row in rows.tolist()]
-    yield _check(rules.PAGE_FURNITURE, map(find_furniture, texts))
-    yield _check(rules.NUMBER_TABLES, map(find_table, texts))
-    yield _check(rules.OTHER_SCRIPTS, find_other_scripts(texts, subject.facts.sources[rows]))
+    yield _check(subject, rows, rules.PAGE_FURNITURE, map(find_furniture, texts))
+    yield _check(subject, rows, rules.NUMBER_TABLES, map(find_table, texts))
+    yield _check(subject, rows, rules.OTHER_SCRIPTS, find_other_scripts(texts, subject.facts.sources[rows]))
     some = slice(None, None, 1 + sum(map(len, texts)) // _MAX_CHARACTERS)
-    yield _check(rules.REPEATED_LINES, find_repeated(texts[some], subject.owners[rows[some]].tolist()))
-    misread = find_misread(texts[some])
+    texts, rows = texts[some], rows[some]
+    yield _check(subject, rows, rules.REPEATED_LINES, find_repeated(texts, subject.owners[rows].tolist()))
+    misread = find_misread(texts)
     if misread is None:
         yield Check(rules.MISREAD_WORDS, None, f"too few words, between spaces, stand in {MIN_TEXTS} rows")
     else:
-        yield _check(rules.MISREAD_WORDS, misread)
+        yield _check(subject, rows, rules.MISREAD_WORDS, misread)
 
 
 def find_furniture(text: str) -> str | None:
@@ -128,10 +130,10 @@ def _decode(subject: Subject, row: int) -> str:
     return f"{subject.tokenizer.decode(ids[1:middle])} {subject.tokenizer.decode(ids[middle + 1 : -1])}"
 
 
-def _check(rule: Rule, found: Iterable[str | None]) -> Check:
-    """found: for each row an example, None where it is sound."""
-    rows = list(found)
-    count = sum(example is not None for example in rows)
-    examples = [example for example in dict.fromkeys(rows) if example is not None][:_SHOWN]
-    shown = [", ".join(f'"{escape_controls(example)}"' for example in examples)] if examples else []
-    return Check.of_share(rule, count, len(rows), "sampled row", *shown, examples=examples)
+def _check(subject: Subject, rows: np.ndarray, rule: Rule, found: Iterable[str | None]) -> Check:
+    """found: for each of `rows` an example, None where it is sound."""
+    examples = list(found)
+    is_so = np.array([example is not None for example in examples])
+    first = [example for example in dict.fromkeys(examples) if example is not None][:_SHOWN]
+    shown = [", ".join(f'"{escape_controls(example)}"' for example in first)] if first else []
+    return judge_share(subject, rule, "sampled row", is_so, rows=rows, more=shown, details={"examples": first})

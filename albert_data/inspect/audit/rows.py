@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.data import ExampleArrays, Examples
 from albert_data.examples.pair_tasks import SWAPPED
-from albert_data.inspect.statistics import find_text_words
+from albert_data.inspect.sources import SourceCounter, SourceStatistics
+from albert_data.inspect.words import find_text_words
 from albert_data.kernels import kernel
 from albert_data.kernels.draws import mix
 from albert_data.shards.decoding import Example, find_byte_pieces
@@ -42,6 +44,7 @@ class RowFacts:
     num_inside: np.ndarray  # int8, segments that begin inside a word
     num_unknown: np.ndarray  # int32, original ids that are <unk>
     num_bytes: np.ndarray  # int32, original ids that are byte pieces
+    num_masked: np.ndarray  # int32
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -67,6 +70,14 @@ class Subject:
     facts: RowFacts  # of all splits, one after another
     documents: np.ndarray  # uint64, the keys of all documents, sorted
     owners: np.ndarray  # int64, the index of each row's document in these
+    by_source: tuple[SourceStatistics, ...]  # of all splits; empty where rows have no sources
+
+    @cached_property
+    def groups(self) -> tuple[np.ndarray, np.ndarray]:
+        """Documents, one that two sources have being two: each row's number (int64), and the source of each."""
+        pairs = self.owners * (int(self.facts.sources.max(initial=0)) + 1) + self.facts.sources
+        _, first, groups = np.unique(pairs, return_index=True, return_inverse=True)
+        return groups, self.facts.sources[first]
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -99,8 +110,9 @@ def gather_subject(opened: list[Shards]) -> Subject:
     starts_inside = ~((words.starts > 0) | words.is_apart | kinds["num_unknown"] | kinds["num_bytes"])
     is_apostrophe = np.array([piece in _APOSTROPHES for piece in pieces])
     parts_words = (words.standalone > 0) & ~is_apostrophe
-    swapped, parts = manifest.config.examples.task.label_of(SWAPPED), []
+    swapped, parts, sources = manifest.config.examples.task.label_of(SWAPPED), [], SourceCounter(opened[0])
     for batch in read_batches(opened):
+        sources.add(batch)
         original, num_around = restore_ids(batch), np.where(batch.sop_label < 0, 2, 3)
         measured = measure_rows(batch.arrays, original, starts_inside, parts_words, swapped)
         begins, lens_b = batch.offsets[:-1], np.diff(batch.offsets) - batch.segment_a_len - num_around
@@ -111,6 +123,7 @@ def gather_subject(opened: list[Shards]) -> Subject:
             "keys": batch.document_keys,
             "keys_b": batch.document_keys if batch.document_keys_b is None else batch.document_keys_b,
             "sources": np.zeros(len(batch), np.uint16) if batch.sources is None else batch.sources,
+            "num_masked": np.diff(batch.mask_offsets).astype(np.int32),
             **dict(zip(_MEASURED, measured, strict=True)),
             **{name: np.add.reduceat(is_so[original], begins, dtype=np.int32) for name, is_so in kinds.items()},
         }
@@ -123,6 +136,7 @@ def gather_subject(opened: list[Shards]) -> Subject:
         facts=facts,
         documents=documents,
         owners=owners,
+        by_source=sources.finish(),
     )
 
 

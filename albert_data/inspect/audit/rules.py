@@ -39,6 +39,10 @@ class Rule:
         ]
         return replace(self, advice="; ".join(clauses))
 
+    def judge(self, figure: float) -> str:
+        look, bad = self.limits
+        return BAD if figure >= bad else LOOK if figure >= look else OK
+
 
 @dataclass(frozen=True)
 class Check:
@@ -58,10 +62,7 @@ class Check:
 
     @property
     def verdict(self) -> str:
-        if self.figure is None:
-            return NOT_KNOWN
-        look, bad = self.rule.limits
-        return BAD if self.figure >= bad else LOOK if self.figure >= look else OK
+        return NOT_KNOWN if self.figure is None else self.rule.judge(self.figure)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -142,7 +143,14 @@ UNPAIRED_ROWS = Rule(
     name="unpaired_rows",
     title="rows without a pair",
     limits=(0.25, 0.5),
-    advice="check whether each line was read as a document; build with a larger --max-seq-len",
+    advice="check whether each line was read as a document, and whether stops end the sentences of the language, or "
+    "lines do (--sentences lines); build with a larger --max-seq-len",
+)
+ROWS_WITHOUT_TASK = Rule(
+    name="rows_without_task",
+    title="rows with neither masks nor a pair",
+    limits=(0.02, 0.1),
+    advice="their documents are of a few tokens, and teach nothing: join them, or leave them out by --min-chars",
 )
 SEGMENTS_INSIDE_WORD = Rule(
     name="segments_inside_word",
@@ -154,13 +162,8 @@ UNKNOWN_RATE = Rule(
     name="unknown_rate",
     title="unknown tokens",
     limits=(0.005, 0.02),
-    advice="train the vocabulary on this corpus, with a higher --character-coverage, or drop what is of another script",
-)
-UNKNOWN_BY_SOURCE = Rule(
-    name="unknown_by_source",
-    title="unknown tokens of the worst source",
-    limits=(0.02, 0.1),
-    advice="check that source: another language, another encoding, or tables and code",
+    advice="train the vocabulary on this corpus, with a higher --character-coverage, or leave out what is of another "
+    "script or encoding, tables and code",
 )
 BYTE_PIECES = Rule(
     name="byte_pieces",

@@ -115,6 +115,10 @@ class Surface(NamedTuple):
         chosen = [i for i, name in enumerate(self.names) if name in names]
         return self._replace(names=[self.names[i] for i in chosen], columns=self.columns[:, chosen])
 
+    def pick(self, is_chosen: np.ndarray) -> Surface:
+        """Some of the pairs with all features. is_chosen: bool [pairs]."""
+        return Surface(self.names, *(values[is_chosen] for values in self[1:]))
+
 
 def measure_pairs(subject: Subject) -> Surface:
     """Measure the first MAX_PAIRS pairs of a folder: rows are shuffled, so they are a random sample.

@@ -17,11 +17,11 @@ from albert_data.inspect.html.anatomy import render_anatomy
 from albert_data.inspect.report import (
     ShardReport,
     describe_build,
-    format_figure,
     list_counts,
     list_tables,
 )
 from albert_data.inspect.statistics import Statistics
+from albert_data.inspect.tables import format_figure
 from albert_data.report.charts import Plot, Series, make_ticks, share_ticks
 from albert_data.report.page import (
     Chart,
@@ -109,8 +109,8 @@ def embed_rows(shards: Shards, rows: Iterable[int]) -> tuple[str, int]:
     """JSON for rows.js, the viewer's script, and how many of the rows it holds: as many as fit into MAX_BYTES.
 
     A row is `{"row", "label", "tokens", "masked", "document", "segments": [{"name", "parts"}]}`, with `b`, the document
-    of segment B, if that is another one. A part is a string of plain text, or `[kind, original, shown]` of a masked
-    token. Text of a corpus can't end the element that holds the JSON.
+    of segment B, if that is another one, and `source`, a number, if rows have one. A part is a string of plain text,
+    or `[kind, original, shown]` of a masked token. Text of a corpus can't end the element that holds the JSON.
     """
     parts: list[str] = []
     size = 0
@@ -136,7 +136,15 @@ def render_viewer(shards: Shards, num_embedded: int, num_chosen: int, choice: Ro
         f'<option value="{label}" title="{escape(task.describe(label))}">{escape(name)}</option>'
         for label, name in [*enumerate(task.orders), (NO_LABEL, "no pair")]
     )
+    names, sources = shards.manifest.sources or (), ""
+    if names:
+        options = "".join(f'<option value="{number}">{escape(name)}</option>' for number, name in enumerate(names))
+        sources = f'<label>Source <select id="source"><option value="">any</option>{options}</select></label>'
     how = f"drawn at random (seed {choice.seed})"
+    if choice.source is not None:
+        how += f" from source {escape_controls(choice.source)}"
+    elif len(names) > 1:
+        how += " from each source in turn"
     if choice.numbers:
         how = "asked for by number"
     elif choice.text is not None:
@@ -144,7 +152,7 @@ def render_viewer(shards: Shards, num_embedded: int, num_chosen: int, choice: Ro
     if num_embedded != num_chosen:
         how += f"; {num_chosen - num_embedded:,} more would make the page too large"
     says = f"{count_of(num_embedded, 'row')} of the {len(shards):,} of {shards.split}, {how}."
-    return form.substitute(embedded=escape(says), labels=labels, language=escape(config.text.language))
+    return form.substitute(embedded=escape(says), labels=labels, sources=sources, language=escape(config.text.language))
 
 
 def _to_dict(example: Example, row: int, tokenizer: Tokenizer) -> dict[str, Any]:
@@ -155,6 +163,7 @@ def _to_dict(example: Example, row: int, tokenizer: Tokenizer) -> dict[str, Any]
         "masked": len(example.masked_positions),
         "document": f"{example.document_key:016x}",
         **({} if example.document_key_b in (None, example.document_key) else {"b": f"{example.document_key_b:016x}"}),
+        **({} if example.source is None else {"source": example.source}),
         "segments": [_segment_to_dict(*segment) for segment in decode_segments(example, tokenizer)],
     }
 

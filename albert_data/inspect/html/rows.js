@@ -3,6 +3,7 @@
 (() => {
   const at = (id) => document.getElementById(id);
   const LABELS = Object.fromEntries([...at("label").options].map((option) => [option.value, option.title]));
+  const SOURCES = Object.fromEntries([...(at("source")?.options ?? [])].map((option) => [option.value, option.text]));
   const SIGNS = {
     masked: (original) => ["[MASK]", `[MASK:${original}]`],
     random: (original, shown) => [`{${shown}}`, `{${shown}\u2190${original}}`],
@@ -19,12 +20,14 @@
 
   function filter() {
     const label = at("label").value;
+    const source = at("source")?.value ?? "";
     const shortest = Number(at("shortest").value || 0);
     const longest = Number(at("longest").value || Infinity);
     const text = at("text").value.toLowerCase();
     matching = rows.filter(
       (row) =>
         (label === "" || row.label === Number(label)) &&
+        (source === "" || row.source === Number(source)) &&
         row.tokens >= shortest &&
         row.tokens <= longest &&
         (text === "" || (row.sought ??= toText(row)).includes(text)),
@@ -51,7 +54,8 @@
     at("row").hidden = !row;
     at("row-title").textContent = row
       ? `Row ${row.row.toLocaleString("en")}: ${LABELS[row.label]}. ${row.tokens} tokens, ` +
-        `${row.masked} masked, document ${row.document}${row.b ? `, B of document ${row.b}` : ""}`
+        `${row.masked} masked, document ${row.document}${row.b ? `, B of document ${row.b}` : ""}` +
+        (row.source in SOURCES ? `, source ${SOURCES[row.source]}` : "")
       : "";
     at("segments").replaceChildren(...(row ? row.segments.map(makeSegment) : []));
   }
