@@ -321,6 +321,29 @@ def test_fail_on_makes_a_verdict_an_exit_code(verdict, fail_on, code, tmp_path, 
     assert printed.err == (f"exit code 3 by --fail-on {fail_on}: unpaired_rows is {verdict}\n" if code else "")
 
 
+def test_an_ignored_check_fails_nothing(clean, tmp_path, capsys, monkeypatch):
+    check = Check(UNPAIRED_ROWS, 1.0, "all of them")
+    monkeypatch.setattr(
+        "albert_data.library.shards.audit_folder", lambda *given: Audit(folder=tmp_path, checks=[check])
+    )
+    assert run(["audit", str(tmp_path), "--fail-on", "bad", "--ignore", "unpaired_rows"]) == 0
+    assert run(["audit", str(tmp_path), "--fail-on", "bad", "--ignore", "equal_segments"]) == 3
+    capsys.readouterr()
+    assert run(["audit", str(tmp_path), "--ignore", "unpaired"]) == 2
+    assert capsys.readouterr().err.endswith("is it one of: unpaired_rows?\n")
+
+
+def test_a_short_row_without_pairs_is_near_empty_by_its_tokens_alone(tmp_path, tokenizer):
+    texts = [" ".join(line.split()[:8]) for line in make_sentences(300, seed=7)]
+    (tmp_path / "in.txt").write_bytes(fixtures.to_txt(texts))
+    found = {}
+    for pairs in ("none", "sop"):
+        fixtures.run_build(tmp_path / "in.txt", tmp_path / pairs, tokenizer, max_seq_len=512, pairs=pairs)
+        found[pairs] = get_check(audit_folder(tmp_path / pairs), "near_empty_rows")
+    assert (found["none"].details["under_tokens"], found["sop"].details["under_tokens"]) == (16, 31)
+    assert found["none"].details["count"] < found["sop"].details["count"]
+
+
 def render(rule: Rule) -> str:
     """How the section of a check begins in the documentation."""
     look, bad = (str(limit) if limit >= 1 else f"{100 * limit:g} %" for limit in rule.limits)

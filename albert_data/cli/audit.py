@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,7 +25,13 @@ FAILED = 3  # the exit code of --fail-on; 1 is an error and 2 a usage error
     type=click.Choice(("bad", "look")),
     help=f"End with exit code {FAILED} if a verdict is bad; or if one is look or bad.  [default: never]",
 )
-def audit(shards: Path, corpus: tuple[str, ...], as_json: bool, fail_on: str | None) -> Audit:
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CHECK",
+    help="Leave this check out of --fail-on, by its name in --json. May be repeated.",
+)
+def audit(shards: Path, as_json: bool, fail_on: str | None, **settings: Any) -> Audit:
     """Look for what makes the shards bad for pretraining.
 
     Each check gives a figure and a verdict: ok, look (it may be intended: check), bad (fix it before you train) or not
@@ -37,10 +43,11 @@ def audit(shards: Path, corpus: tuple[str, ...], as_json: bool, fail_on: str | N
       albert-data audit shards --corpus books.jsonl.gz
       albert-data audit shards --json > audit.json
       albert-data audit shards --fail-on bad && albert-data train shards -o run
+      albert-data audit shards --fail-on look --ignore largest_source
     """
     from albert_data.library.shards import audit_shards
 
-    found = audit_shards(shards, corpus=corpus, progress=True)
+    found = audit_shards(shards, progress=True, **settings)
     if as_json:
         show_json(found.to_dict())
     else:

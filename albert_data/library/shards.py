@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from albert_data.convert.conversion import Conversion, convert_folder
 from albert_data.corpus.mixtures import Names, find_sources
 from albert_data.errors import ArgumentError
 from albert_data.inspect.audit.audit import Audit, audit_folder
+from albert_data.inspect.audit.rules import NAMES
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import ShardReport, inspect_folder
 from albert_data.inspect.verify import Fault, count_contents, describe_sound, verify
@@ -109,18 +111,24 @@ def inspect_shards(
 
 
 @public()
-def audit_shards(shards: PathName, *, corpus: Names = (), progress: Progress | bool = False) -> Audit:
+def audit_shards(
+    shards: PathName, *, corpus: Names = (), ignore: Sequence[str] = (), progress: Progress | bool = False
+) -> Audit:
     """Look for what makes shards bad for pretraining, as `albert-data audit` does.
 
     corpus: what they were built from; adds checks of lost characters and similar documents.
-    Raises ShardError and InputError.
+    ignore: checks that `list_failed` leaves out, by the names in JSON. Raises ShardError, InputError and ArgumentError.
     """
+    for name in ignore:
+        if name not in NAMES:
+            similar = " or ".join(get_close_matches(name, NAMES)) or ", ".join(NAMES)
+            raise ArgumentError(f"--ignore {name}: the audit has no such check; is it one of: {similar}?")
     folder, inputs = make_path(shards), None
     if corpus:
         manifest = read_manifest(folder)
         with show_progress(progress) as shown, use_commits(manifest.plan.hub):
             inputs = find_sources(corpus, shown.say, manifest.config.text)
-    return audit_folder(folder, inputs)
+    return replace(audit_folder(folder, inputs), ignored=frozenset(ignore))
 
 
 @dataclass(frozen=True, kw_only=True)

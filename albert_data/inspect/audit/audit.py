@@ -39,6 +39,7 @@ from albert_data.text.wording import count_of, format_share, list_some, wrap_wor
 
 WIDTH = 80
 EMPTY_PART, EMPTY_TOKENS = 16, 4  # a near-empty row has under a sixteenth of the possible tokens, or under four
+SHORT_TOKENS = 16  # and with --pairs none under so many
 _MANY_UNKNOWN = 0.05  # documents with a larger share of unknown tokens are counted
 _SHOWN = 5  # examples in a finding
 _SHOWN_TOKENS = 24  # of a row
@@ -51,11 +52,13 @@ class Audit:
     """All checks of a folder, in a fixed order: pairs, copies, text, sources, corpus.
 
     by_source: the rows of each source, the worst first; empty where rows have none
+    ignored: names of checks that don't fail
     """
 
     folder: Path
     checks: list[Check]
     by_source: tuple[SourceStatistics, ...] = ()
+    ignored: frozenset[str] = frozenset()
 
     def count(self, verdict: str) -> int:
         return sum(check.verdict == verdict for check in self.checks)
@@ -68,7 +71,8 @@ class Audit:
     def list_failed(self, least: str) -> list[str]:
         """The checks whose verdict is `least` or worse, as "name is bad". least: "look" or "bad"."""
         failing = (BAD,) if least == BAD else (LOOK, BAD)
-        return [f"{check.rule.name} is {check.verdict}" for check in self.checks if check.verdict in failing]
+        found = (check for check in self.checks if check.rule.name not in self.ignored)
+        return [f"{check.rule.name} is {check.verdict}" for check in found if check.verdict in failing]
 
     def to_text(self) -> str:
         """A page of at most 80 columns."""
@@ -179,6 +183,8 @@ def _check_pairs(subject: Subject) -> Iterator[Check]:
 def _check_near_empty(subject: Subject) -> Check:
     config, facts = subject.config, subject.facts
     least = max(EMPTY_TOKENS, config.max_tokens // EMPTY_PART)
+    if not config.task.orders:  # rows without pairs are packed, so a short one costs nothing
+        least = min(least, SHORT_TOKENS)
     asked = config.short_seq_prob * least / config.max_tokens
     says = f"these have under {least} tokens of text; short_seq_prob asks for {format_share(asked)}"
     details = {"asked_for": asked, "under_tokens": least}

@@ -220,3 +220,5 @@ LOST_CHARACTERS = Rule(
     limits=(0.002, 0.02),
     advice="train the vocabulary without a normalisation that strips them, or with a higher --character-coverage",
 )
+
+NAMES = tuple(rule.name for rule in list(vars().values()) if isinstance(rule, Rule))
