@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sentencepiece
 from build_fixtures import make_documents, write_corpus
 from click.testing import CliRunner
 from made_models import compile_charsmap, make_model
 from refusals import check_refused, refused
 from test_byte_level import train
-from toy_language import make_sentences
+from toy_language import make_sentences, train_model
 from wordpiece_fixtures import SPECIALS, encode, encode_alone, make_pieces, tokenizers, write_vocab
 
 from albert_data import open_shards
@@ -177,6 +178,29 @@ def test_a_build_its_manifest_and_verify_know_them(path, tmp_path):
     assert "[MASK]" in CliRunner().invoke(cli, ["inspect", str(tmp_path / "out")]).output
 
 
+def test_named_pieces_of_a_sentencepiece_model_have_their_roles_too(tmp_path):
+    own = {"cls": "<bos>", "sep": "<eos>", "mask": "<" + "m" * 140 + ">", "pad": "<0>"}
+    pieces = {"user_defined_symbols": list(own.values())[:3], "control_symbols": ["<0>"], "pad_id": -1, "unk_id": 0}
+    path = tmp_path / "spiece.model"
+    path.write_bytes(train_model(**pieces))
+    library = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    tokenizer = load_tokenizer(path, specials=own)
+    roles = {role: getattr(tokenizer, f"{role}_id") for role in own}
+    assert roles == {role: library.piece_to_id(piece) for role, piece in own.items()}
+    assert tokenizer.unk_id == library.unk_id()
+    texts = list(make_sentences(50, seed=1))
+    assert encode(tokenizer, texts) == library.encode(texts)
+    assert not {*roles.values()} & {*tokenizer.encode(["a <bos> [CLS] <0> b"])[0].tolist()}
+    again = Tokenizer(tokenizer.model, "again")  # as shards keep it
+    assert again.specials.to_dict() == tokenizer.specials.to_dict()
+    check_refused(
+        lambda: load_tokenizer(path, specials={**own, "unk": "▁the"}), TokenizerError, "itself has <unk> as unk"
+    )
+    check_refused(
+        lambda: load_tokenizer(path, specials={"cls": "<no>"}), TokenizerError, "'<no>' of --special cls is no"
+    )
+
+
 @refused(
     ({}, TokenizerError, "lacks [PAD] or <pad>, [UNK] or <unk>, [CLS] or <s> & name the pieces & --special cls='<s>'"),
     ({"mask": "<|no|>"}, TokenizerError, "'<|no|>' of --special mask is no piece"),
@@ -188,7 +212,8 @@ def test_bad_names_are_one_line(path, call, kind, named):
 
 
 @refused(
-    (("spiece.model", b"\x0a"), TokenizerError, "is a SentencePiece model & --special is for a tokenizer.json"),
+    (("spiece.model", b"\x0a"), TokenizerError, "is no SentencePiece model, or a damaged one"),
+    (("spiece.model", train_model()), TokenizerError, "has the piece [MASK] & leave out --special mask"),
     (("tokenizer.json", make_json()), TokenizerError, "has the piece [MASK] & leave out --special mask"),
 )
 def test_a_file_that_needs_no_names_takes_none(tmp_path, call, kind, named):

@@ -56,7 +56,7 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
     multiple=True,
     metavar="ROLE=PIECE",
     callback=parse_pairs,
-    help="Piece for a role (pad, unk, cls, sep or mask) of a tokenizer.json in which it is not named [CLS], <s> or so: "
+    help="Piece for a role (pad, unk, cls, sep or mask) of a tokenizer in which it is not named [CLS], <s> or so: "
     "cls=<bos>. May be repeated.",
 )
 @_example_setting("--max-seq-len", "Maximum number of tokens in a row, [CLS] and [SEP] included.")

@@ -32,7 +32,7 @@ def load_tokenizer(
     normalization: of text before a SentencePiece model: "none", or "albert-v2" for what Google's ALBERT code does.
     words: which characters are a word in scripts without spaces: the path of a word list, "jieba" for that of the
     library, or "none".
-    specials: of a tokenizer.json, the pieces for pad, unk, cls, sep or mask if they have other names than usual.
+    specials: the pieces for pad, unk, cls, sep or mask if they have other names than usual.
     to_encode: prepare it for encoding now; if not, the first encoding does it.
     Raises TokenizerError, also if `vocab` trained it on text of another normalization, and ArgumentError.
     """

@@ -20,18 +20,19 @@ from albert_data.data import Documents, Text
 from albert_data.errors import TokenizerError
 from albert_data.storage import FOLDER, find_kind, find_storage, make_path
 from albert_data.storage.files import read_bytes
+from albert_data.tokenizer import tokenizer_json
 from albert_data.tokenizer.buffers import Sentences, join_strings
 from albert_data.tokenizer.byte_level import ByteLevelKind, explain_slow
 from albert_data.tokenizer.kinds import Kind, TextEncoder, id_dtype_of
 from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, match_words, parse_words, read_words
 from albert_data.tokenizer.library import LibraryKind, include_spaces
-from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME, SentencePieceKind
+from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME, SentencePieceKind, name_specials
 from albert_data.tokenizer.tokenizer_json import (
     JSON_NAME,
+    ROLES,
     VOCAB_NAME,
     is_json,
     is_wordpiece,
-    name_specials,
     parse_json,
     read_vocab,
 )
@@ -194,8 +195,12 @@ def load_tokenizer(
     if path.suffix == ".txt":
         model = read_vocab(path, model)
     if specials:
-        model = name_specials(model, specials, f"tokenizer {path}")
+        rename = tokenizer_json.name_specials if is_json(model, path.name) else name_specials
+        model = rename(model, specials, f"tokenizer {path}")
     tokenizer = Tokenizer(model, f"tokenizer {path}", normalization, read_words(words))
+    for role in specials or ():
+        if (piece := tokenizer.pieces[tokenizer.specials.to_dict()[f"{role}_id"]]) != ROLES[role][0]:
+            raise TokenizerError(f"tokenizer {path} itself has {piece} as {role}, so leave out --special {role}")
     if to_encode:
         tokenizer.prepare()
     return tokenizer

@@ -128,8 +128,8 @@ def find_specials(pieces: Sequence[str], name: str, known: Mapping[str, int] | N
     if missing := [" or ".join(ROLES[role]) for role, i in found.items() if i is None]:
         raise TokenizerError(
             f"{name} lacks {', '.join(missing)}; ALBERT needs pieces for padding, unknown text, the beginning of a "
-            "row, the end of a segment and a mask: train a model with `albert-data vocab`, or name the pieces of a "
-            f"{JSON_NAME}, as in --special cls='<s>'"
+            "row, the end of a segment and a mask: train a model with `albert-data vocab`, or name the pieces, as in "
+            "--special cls='<s>'"
         )
     return Specials.from_ids(len(pieces), **{f"{role}_id": i for role, i in found.items() if i is not None})
 
@@ -139,10 +139,13 @@ def name_specials(data: bytes, specials: Mapping[str, str], name: str) -> bytes:
 
     specials: the piece of each role, as {"cls": "<bos>"}. Raises TokenizerError if that can't be.
     """
-    if not is_json(data, name):
-        raise TokenizerError(f"{name} is a SentencePiece model, and --special is for a {JSON_NAME}; leave it out")
     values = parse_json(data, name)
-    pieces, names = set(list_pieces(values, name)), dict[str, str]()
+    return dump(rename_pieces(values, choose_names(list_pieces(values, name), specials, name)))
+
+
+def choose_names(listed: Iterable[str], specials: Mapping[str, str], name: str) -> dict[str, str]:
+    """The usual name of each piece that has a role. Raises TokenizerError if that can't be."""
+    pieces, names = set(listed), dict[str, str]()
     for role, piece in specials.items():
         usual = ROLES.get(role, ("",))[0]
         if not usual:
@@ -153,7 +156,7 @@ def name_specials(data: bytes, specials: Mapping[str, str], name: str) -> bytes:
         if usual in pieces:
             raise TokenizerError(f"{name} has the piece {usual}, so leave out --special {role}")
         names[piece] = usual
-    return dump(rename_pieces(values, names))
+    return names
 
 
 def is_wordpiece(values: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ text is normalised before it and some pieces are divided after it (albert.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -31,9 +31,10 @@ from albert_data.tokenizer.sentencepiece.proto import (
     ModelSettings,
     change_prefix,
     hide_pieces,
+    name_pieces,
     read_settings,
 )
-from albert_data.tokenizer.tokenizer_json import find_specials
+from albert_data.tokenizer.tokenizer_json import choose_names, find_specials
 
 MODEL_NAME = "spiece.model"
 _MIN_LIST = 64  # sentences. SentencePiece starts a thread for a list, so a shorter one is faster one by one
@@ -101,6 +102,17 @@ class SentencePieceKind(Kind):
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self.processor.decode(list(ids)))
+
+
+def name_specials(model: bytes, specials: Mapping[str, str], name: str) -> bytes:
+    """As the function of this name in tokenizer_json.py, for a SentencePiece model."""
+    try:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        pieces = processor.id_to_piece(list(range(processor.get_piece_size())))
+        names = choose_names(pieces, specials, name)
+        return name_pieces(model, {pieces.index(piece): usual for piece, usual in names.items()})
+    except (RuntimeError, OSError, ValueError) as error:
+        raise TokenizerError(f"{name} is no SentencePiece model, or a damaged one; copy or train it again") from error
 
 
 class SentencePieceEncoder:

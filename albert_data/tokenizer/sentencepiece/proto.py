@@ -3,14 +3,14 @@
 The format is a protocol buffer; only these fields of sentencepiece_model.proto are read, so no library is needed:
 
     ModelProto        pieces 1, trainer_spec 2, normalizer_spec 3
-    SentencePiece     score 2, type 3
+    SentencePiece     piece 1, score 2, type 3
     TrainerSpec       model_type 3, treat_whitespace_as_suffix 24, byte_fallback 35
     NormalizerSpec    precompiled_charsmap 2, add_dummy_prefix 3, remove_extra_whitespaces 4, escape_whitespaces 5
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from struct import unpack_from
 
@@ -19,7 +19,7 @@ import numpy as np
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 # Tags: the number of a field << 3 | its wire type.
 _PIECE, _TRAINER, _NORMALIZER = (field << 3 | _BYTES for field in (1, 2, 3))
-_SCORE, _TYPE = 2 << 3 | _FIXED32, 3 << 3 | _VARINT
+_NAME, _SCORE, _TYPE = 1 << 3 | _BYTES, 2 << 3 | _FIXED32, 3 << 3 | _VARINT
 _MODEL_TYPE, _WHITESPACE_AS_SUFFIX, _BYTE_FALLBACK = (field << 3 | _VARINT for field in (3, 24, 35))
 _CHARSMAP = 2 << 3 | _BYTES
 _DUMMY_PREFIX, _EXTRA_WHITESPACES, _ESCAPE_WHITESPACES = (field << 3 | _VARINT for field in (3, 4, 5))
@@ -91,12 +91,30 @@ def change_prefix(model: bytes, *, add_dummy_prefix: bool) -> bytes:
 
 
 def hide_pieces(model: bytes, ids: Iterable[int]) -> bytes:
-    """The model with these pieces as control symbols, which text never gives. Each has under 126 bytes."""
-    pieces = [bounds for tag, *bounds in _read_fields(model, 0, len(model)) if tag == _PIECE]
-    for begin, end in sorted((pieces[i] for i in ids), reverse=True):
-        body = model[begin:end] + bytes([_TYPE, CONTROL])
-        model = model[: begin - 1] + bytes([len(body)]) + body + model[end:]
-    return model
+    """The model with these pieces as control symbols, which text never gives."""
+    return _add_fields(model, dict.fromkeys(ids, bytes([_TYPE, CONTROL])))
+
+
+def name_pieces(model: bytes, names: Mapping[int, str]) -> bytes:
+    """The model with other names for these pieces (ids), each under 128 bytes."""
+    return _add_fields(model, {i: bytes([_NAME, len(name)]) + name.encode() for i, name in names.items()})
+
+
+def _add_fields(model: bytes, later: Mapping[int, bytes]) -> bytes:
+    """The model with more fields at the end of some pieces: of a field that is there twice, readers take the later."""
+    parts, number, at = list[bytes](), 0, 0
+    for tag, begin, end in _read_fields(model, 0, len(model)):
+        if tag == _PIECE and number in later:
+            body = model[begin:end] + later[number]
+            parts.append(bytes([_PIECE]) + _to_varint(len(body)) + body)
+        else:
+            parts.append(model[at:end])
+        number, at = number + (tag == _PIECE), end
+    return b"".join(parts)
+
+
+def _to_varint(value: int) -> bytes:
+    return bytes([value & 0x7F | 0x80]) + _to_varint(value >> 7) if value > 0x7F else bytes([value])
 
 
 def _read_fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
