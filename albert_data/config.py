@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, SupportsIndex, TypeVar
 
-from albert_data.corpus.conditions import Condition, parse_conditions
+from albert_data.corpus.conditions import Condition, parse_where
 from albert_data.errors import ConfigError
 from albert_data.examples.pair_tasks import PAIR_TASKS, PairTask
 from albert_data.text.languages import normalise_language
@@ -156,7 +156,7 @@ class TextConfig:
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """Those of `where`. Raises ConfigError if it is none."""
-        return () if self.where is None else parse_conditions(self.where)
+        return parse_where(self.where).conditions
 
 
 DEFAULT_TEXT = TextConfig()

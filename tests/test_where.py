@@ -29,7 +29,7 @@ from test_corpus_formats import read_all
 from albert_data.cli.main import run
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Origin
-from albert_data.corpus.conditions import parse_conditions
+from albert_data.corpus.conditions import join_where, parse_where
 from albert_data.corpus.formats import json_lines
 from albert_data.corpus.formats.tables import list_begins
 from albert_data.errors import AlbertDataError, ConfigError, InputError
@@ -75,8 +75,8 @@ def find(record: Record, field: str) -> Any:
 
 
 def compare(value: Any, symbol: str, wanted: Any) -> bool:
-    if symbol == "in":
-        return any(compare(value, "==", one) for one in wanted)
+    if symbol in ("in", "not in"):
+        return (symbol == "in") == any(compare(value, "==", one) for one in wanted)
     if symbol == "!=":
         return not compare(value, "==", wanted)
     is_number = type(value) in (int, float) and type(wanted) in (int, float)
@@ -85,12 +85,26 @@ def compare(value: Any, symbol: str, wanted: Any) -> bool:
     return {"==": eq, "<": lt, "<=": le, ">": gt, ">=": ge}[symbol](value, wanted)
 
 
-def judge(record: Record, conditions: Sequence[tuple[str, str, Any]]) -> str:
-    if any(find(record, field) is None for field, _, _ in conditions):
-        return "excluded_without_field"
-    if not all(compare(find(record, field), symbol, wanted) for field, symbol, wanted in conditions):
-        return "excluded"
-    return "text"
+Tree = list[Any]  # ["and" | "or", parts ...], or a condition: [field, symbol, wanted]
+
+
+def holds(record: Record, tree: Tree) -> bool:
+    """A comparison with a field that is missing or null does not hold."""
+    if tree[0] in ("and", "or"):
+        return {"and": all, "or": any}[tree[0]]([holds(record, part) for part in tree[1:]])
+    return find(record, tree[0]) is not None and compare(find(record, tree[0]), *tree[1:])
+
+
+def list_fields(tree: Tree) -> list[str]:
+    return sum(map(list_fields, tree[1:]), []) if tree[0] in ("and", "or") else [tree[0]]
+
+
+def judge(record: Record, conditions: Sequence[Sequence[Any]]) -> str:
+    tree: Tree = ["and", *map(list, conditions)]
+    if holds(record, tree):
+        return "text"
+    is_missing = any(find(record, field) is None for field in list_fields(tree))
+    return "excluded_without_field" if is_missing else "excluded"
 
 
 scores = st.sampled_from([0.0, 0.65, 0.649, -1.5, 1e300])
@@ -103,30 +117,68 @@ texts = st.integers(0, 99).map(lambda number: f"Document {number}.")
 record = st.fixed_dictionaries({"text": texts, "id": st.just("x")}, optional={"metadata": some_metadata})
 some_records = st.lists(record, min_size=1, max_size=12)
 order = st.sampled_from(["==", "!=", "<", "<=", ">", ">="])
-some_conditions = st.lists(
+one_condition = (
     st.tuples(st.just("metadata.score"), order, scores | st.just(1))
     | st.tuples(st.just("metadata.year"), order, years | st.just(1950.5))
     | st.tuples(st.just("metadata.lang"), order, langs)
-    | st.tuples(st.just("metadata.lang"), st.just("in"), st.lists(langs | st.just(3), min_size=1, max_size=3))
+    | st.tuples(
+        st.just("metadata.lang"),
+        st.sampled_from(["in", "not in"]),
+        st.lists(langs | st.just(3), min_size=1, max_size=3),
+    )
     | st.tuples(st.just("metadata.kept"), st.sampled_from(["==", "!="]), st.booleans())
-    | st.tuples(st.sampled_from(["id", "metadata.missing", "id.x"]), order, st.just("x")),
-    min_size=1,
-    max_size=3,
+    | st.tuples(st.sampled_from(["id", "metadata.missing", "id.x"]), order, st.just("x"))
+)
+some_trees = st.recursive(
+    one_condition.map(list),
+    lambda inner: st.builds(
+        lambda word, parts: [word, *parts], st.sampled_from(["and", "or"]), st.lists(inner, min_size=1, max_size=3)
+    ),
+    max_leaves=6,
 )
 
 
-@given(records=some_records, conditions=some_conditions, name=st.sampled_from(list(FORMATS)), large=st.booleans())
-def test_all_formats_give_the_records_for_which_the_conditions_hold(records, conditions, name, large, tmp_path_factory):
+def write(tree: Tree, *, is_bare: bool = True) -> str:
+    """A tree as text; with parentheses where they are needed, and about some others."""
+    if tree[0] not in ("and", "or"):
+        return f"{tree[0]} {tree[1]} {json.dumps(tree[2])}"
+    parts = [write(part, is_bare=tree[0] == "or" or part[0] == "and") for part in tree[1:]]
+    text = f" {tree[0]} ".join(parts)
+    return text if is_bare else f"( {text})"
+
+
+@given(records=some_records, tree=some_trees, name=st.sampled_from(list(FORMATS)), large=st.booleans())
+def test_all_formats_give_the_records_for_which_the_conditions_hold(records, tree, name, large, tmp_path_factory):
     path = tmp_path_factory.mktemp("where") / name
     FORMATS[name](path, records)
-    where = " and ".join(f"{field} {symbol} {json.dumps(wanted)}" for field, symbol, wanted in conditions)
-    verdicts = [judge(record, conditions) for record in records]
+    verdicts = [judge(record, [tree]) for record in records]
     wanted = [record["text"].encode() + b"\n" for record, one in zip(records, verdicts, strict=True) if one == "text"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_lines, "LARGE_LINE", 0 if large else 1 << 20)
-        found, counts = read_all(path, TextConfig(where=where, strict=True))
+        found, counts = read_all(path, TextConfig(where=write(tree), strict=True))
     assert found == sorted(wanted)
     assert counts == Counter(one for one in verdicts if one != "text")
+
+
+@given(first=some_trees, second=some_trees)
+def test_several_conditions_must_all_hold(first, second):
+    texts = [write(first), write(second)]
+    joined, both = parse_where(join_where(texts)), [parse_where(text) for text in texts]
+    for bits in range(1 << len(joined.conditions)):
+        is_there = [bool(bits >> i & 1) for i in range(len(joined.conditions))]
+        cut = len(both[0].conditions)
+        assert joined.can_hold(is_there) == (both[0].can_hold(is_there[:cut]) and both[1].can_hold(is_there[cut:]))
+
+
+def test_with_or_a_record_needs_only_the_fields_of_what_holds(tmp_path):
+    write_lines(
+        tmp_path / "a.jsonl", [{"text": "One.", "lang": "de"}, {"text": "Two.", "score": 1}, {"text": "Three."}]
+    )
+    found = read_all(tmp_path / "a.jsonl", TextConfig(where="lang == 'de' or score > 0.5"))
+    assert found == ([b"One.\n", b"Two.\n"], Counter(excluded_without_field=1))
+    table = pyarrow.table({"text": ["One.", None, "Two."], "lang": pyarrow.nulls(3), "score": [1, 1, 0]})
+    found = read_all(write_parquet(tmp_path / "a.parquet", table), TextConfig(where="lang == 'de' or score > 0.5"))
+    assert found == ([b"One.\n"], Counter(field_not_text=1, excluded_without_field=1))
 
 
 def test_strings_of_csv_are_compared_as_numbers_with_numbers(tmp_path):
@@ -301,14 +353,16 @@ def test_a_source_of_a_mixture_selects_for_itself(tokenizer, tmp_path):
 
 # ---- mistakes ----
 
-NO_CONDITIONS = """id => 'x'; id contains 'x'; id not in ['x']; id == x; id == 1x; id == 0x10; id ==; id; id in 'x'
+NO_CONDITIONS = """id => 'x'; id contains 'x'; id not ['x']; id == x; id == 1x; id == 0x10; id ==; id; id in 'x'
 id in []; id in ['x'; id in ['x',]; id == ['x']; id == 'x; id == "\\q"; ; id == 1and id == 2; __import__('os') == 1
-id == 'x' 'y'; 1 < id; id == .5; id == 01; id == ٣; id = 'x'; id == 1 or id == 2; id == 1 and"""
+1 < id; id == .5; id == 01; id == ٣; id = 'x'; (); (id == 1; id == 1); or id == 1; id notin ['x']; not id in ['x']"""
 
 
 @pytest.mark.parametrize("where", re.split("[;\n] ?", NO_CONDITIONS))
 def test_what_is_no_condition_is_an_error_that_says_what_is_one(where):
-    named = f"in which {where!r} is no condition; & FIELD OPERATOR VALUE & ==, !=, <, <=, > or >= & a number, true"
+    named = (
+        f"where is {where!r}, in which & is no condition; & FIELD OPERATOR VALUE & ==, !=, <, <=, > or >= & a number"
+    )
     check_refused(lambda: TextConfig(where=where), ConfigError, named)
 
 
@@ -321,6 +375,10 @@ def test_what_is_no_condition_is_an_error_that_says_what_is_one(where):
     ("id == 'x' and metadata.score == 1 and zzz == 2", InputError, 'no record has the field "zzz"'),
     ("null == 'x'", InputError, 'no record has the field "null" that --where names, or it is null in all; check'),
     ("id == 1 and or == 2 and no", ConfigError, "in which 'no' is no condition"),
+    ("id == 'x' 'y'", ConfigError, "in which \"'y'\" is no condition"),
+    ("id == 1 and", ConfigError, "in which 'id == 1 and' is no condition"),
+    ("id == 1 (id == 2)", ConfigError, "in which 'id == 1 (id == 2)' is no condition"),
+    ("(" * 300 + "id == 1" + ")" * 300, ConfigError, "is no condition"),
     ("a" + ".a" * 101 + " == 1", ConfigError, "has over 100 points"),
 )
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
@@ -346,7 +404,7 @@ def test_text_without_fields_is_refused(tmp_path, monkeypatch):
 @given(st.text(st.sampled_from("ab.=!<>\"'[], \\1-e\n") | st.characters(), max_size=30) | st.text(max_size=20))
 def test_any_text_is_conditions_or_one_line(text):
     try:
-        found = bool(parse_conditions(text))
+        found = bool(parse_where(text))
     except ConfigError as error:
         found = "\n" not in str(error)
     assert found

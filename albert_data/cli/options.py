@@ -28,6 +28,7 @@ from albert_data.config import (
     VocabConfig,
 )
 from albert_data.library.arguments import RANGES, disk_path
+from albert_data.corpus.conditions import join_where
 from albert_data.storage import is_remote, make_path
 from albert_data.storage.hub import is_model
 
@@ -137,10 +138,10 @@ _TEXT_OPTIONS = (  # in the order of --help
     _text_setting(
         "--where",
         "Read only the records for which this holds, such as 'metadata.language_score >= 0.65', by ==, !=, <, <=, >, "
-        ">= or in. May be repeated: all must hold.",
+        ">=, in or not in, joined by and and or. May be repeated: all must hold.",
         metavar="CONDITION",
         multiple=True,
-        callback=lambda context, parameter, value: " and ".join(value) if value else None,
+        callback=lambda context, parameter, value: join_where(value) or None,
     ),
     _text_setting(
         "--encoding",

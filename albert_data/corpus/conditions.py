@@ -1,20 +1,23 @@
 """Conditions on the fields of records, which `--where` names: `metadata.score >= 0.65 and lang in ["en", "de"]`.
 
-In: a text. Out: `Condition`s, all of which must hold. Nothing of it is run as code. A string that reads as a number or
-boolean is compared as one with a number or boolean, because .csv has strings alone. Any other value of another type is
-unequal, and neither less nor greater; a list or an object is an error. Numbers are compared exactly, a float64 with the
-float64 that is nearest to the number of the condition. Dates have types in tables alone (`count_nanoseconds`).
+In: a text. Out: `Where`. Nothing of it is run as code. A string that reads as a number or boolean is compared as one
+with a number or boolean, because .csv has strings alone. Any other value of another type is unequal, and neither less
+nor greater; a list or an object is an error. Numbers are compared exactly, a float64 with the float64 that is nearest
+to the number of the condition. Dates have types in tables alone (`count_nanoseconds`).
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import operator
 import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from albert_data.errors import ConfigError, InputError
 
@@ -24,8 +27,9 @@ _STRING = r""""(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|'[^']*'"""
 _VALUE = rf"(?:{_STRING}|(?:true|false|-?(?:0|[1-9][0-9]{{0,300}})(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{{1,4}})?)(?![\w.]))"
 _CONDITION = re.compile(
     rf"({_STRING}|[^\s\"'=!<>~&|,()\[\]]+)\s*"
-    rf"(?:(==|!=|<=|>=|<|>)\s*({_VALUE})|(in)\b\s*(\[\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\]))\s*(?:$|and\s+(?=\S))"
+    rf"(?:(==|!=|<=|>=|<|>)\s*({_VALUE})|(not\s+in|in)\b\s*(\[\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\]))\s*"
 )
+_JOINT = re.compile(r"(?:(?:and|or)\b|[()])\s*")
 _BOOLEANS = {"true": True, "false": False}
 _COMPARED = (str, int, float, Decimal)
 _TIME, _ZONE = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.([0-9]{1,9}))?)?", "Z|[+-][0-9]{2}:[0-9]{2}"
@@ -33,7 +37,7 @@ _MOMENT = re.compile(rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[T ]({_TIME})({_ZON
 
 
 class Condition(NamedTuple):
-    """A field is compared with values: any of them for `in`, otherwise one."""
+    """A field is compared with values: several for `in` and `not in`, otherwise one."""
 
     field: str
     operator: str
@@ -51,7 +55,8 @@ class Condition(NamedTuple):
                 "field of strings, numbers or booleans"
             )
         test, found = _TESTS.get(self.operator, operator.eq), [_align(value, one) for one in self.values]
-        return (self.operator == "!=") != any(value is not None and test(value, one) for value, one in found)
+        is_negated = self.operator in ("!=", "not in")
+        return is_negated != any(value is not None and test(value, one) for value, one in found)
 
 
 def _align(value: Any, wanted: Any) -> tuple[Any, Any]:
@@ -87,26 +92,72 @@ def count_nanoseconds(text: str, needs_zone: bool = False) -> int:
     return seconds * 10**9 + int((found[3] or "").ljust(9, "0"))
 
 
-@cache
-def parse_conditions(text: str) -> tuple[Condition, ...]:
-    """Raises ConfigError, in one line, for anything else than conditions joined by `and`.
+class Where(NamedTuple):
+    """Conditions, and which must hold: a tree with their numbers, as Python parses `0 and (1 or 2)`; None for all."""
 
-    >>> parse_conditions("a.b >= 0.65 and lang in ['en', 'de']")[1]
-    Condition(field='lang', operator='in', values=('en', 'de'))
+    conditions: tuple[Condition, ...] = ()
+    tree: ast.expr | None = None
+
+    def can_hold(self, is_there: Sequence[bool]) -> bool:
+        """Whether it holds for some record with these fields of the conditions: none holds for a missing one."""
+        return all(is_there) if self.tree is None else _holds(self.tree, is_there.__getitem__)
+
+    def find_exclusion(self, values: Sequence[Any]) -> str | None:
+        """The reason for which it excludes a record, None for none. values: of the conditions' fields, None for none.
+
+        Raises InputError as `Condition.holds` does.
+        """
+        is_there = [value is not None for value in values]
+        if self.tree is None:
+            holds = all(is_there) and all(map(Condition.holds, self.conditions, values))
+        else:
+            holds = _holds(self.tree, lambda i: is_there[i] and self.conditions[i].holds(values[i]))
+        return None if holds else EXCLUDED if all(is_there) else WITHOUT_FIELD
+
+
+def _holds(tree: ast.expr, check: Callable[[int], bool]) -> bool:
+    """check: whether the condition of a number holds; asked from the left, until the answer is known."""
+    if isinstance(tree, ast.BoolOp):
+        return (all if isinstance(tree.op, ast.And) else any)(_holds(part, check) for part in tree.values)
+    return check(cast(Any, tree).value)
+
+
+@cache
+def parse_where(text: str | None) -> Where:
+    """Conditions joined by `and` and `or`, of which `and` binds tighter; None excludes nothing. Raises ConfigError.
+
+    >>> where = parse_where("a.b >= 0.65 or lang not in ['en', 'de']")
+    >>> where.conditions[1], where.find_exclusion([0.5, "fr"]), where.find_exclusion([None, "en"])
+    (Condition(field='lang', operator='not in', values=('en', 'de')), None, 'excluded_without_field')
     """
-    found, rest = list[Condition](), text.strip()
-    while not found or rest:
-        if (match := _CONDITION.match(rest)) is None:
-            raise ConfigError(
-                f"where is {text!r:.200}, in which {rest!r:.80} is no condition; write FIELD OPERATOR VALUE with "
-                "==, !=, <, <=, > or >= and a number, true, false or a string in quotes, or FIELD in ['en', 'de']"
-            )
+    if text is None:
+        return Where()
+    found, words, rest = list[Condition](), list[str](), text.strip()
+    while match := _CONDITION.match(rest) or _JOINT.match(rest):
+        rest = rest[match.end() :]
+        if match.re is _JOINT:
+            words.append(match[0].rstrip())
+            continue
+        words.append(str(len(found)))
         field, symbol, value, is_in, values = match.groups()
         field = _read_value(field) if field[0] in "\"'" else field
         listed = map(_read_value, re.findall(_VALUE, values or value))
-        found.append(Condition(field, symbol or is_in, tuple(listed)))
-        rest = rest[match.end() :]
-    return tuple(found)
+        found.append(Condition(field, symbol or " ".join(is_in.split()), tuple(listed)))
+    with suppress(SyntaxError):
+        tree = ast.parse(" ".join(words), mode="eval").body
+        if not rest and not re.search("Call|Tuple", ast.dump(tree)):  # 0 (1) and ()
+            return Where(tuple(found), tree if "or" in words else None)
+    raise ConfigError(
+        f"where is {text!r:.200}, in which {rest or text!r:.80} is no condition; write FIELD OPERATOR VALUE with ==, "
+        "!=, <, <=, > or >= and a number, true, false or a string in quotes, or FIELD in ['en', 'de'] or not in; join "
+        "several by and, or and parentheses"
+    )
+
+
+def join_where(texts: Iterable[str]) -> str:
+    """Texts that must all hold as one."""
+    several = list(texts)
+    return " and ".join(f"({one})" if several[1:] and re.search(r"\bor\b", one) else one for one in several)
 
 
 def _read_value(text: str) -> Any:

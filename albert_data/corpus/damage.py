@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from albert_data.corpus.conditions import EXCLUDED, EXCLUSIONS, WITHOUT_FIELD, Condition
+from albert_data.corpus.conditions import EXCLUDED, EXCLUSIONS, WITHOUT_FIELD, Where
 from albert_data.corpus.fields import Fields, list_names
 from albert_data.errors import InputError
 from albert_data.text.escaping import name_as_text
@@ -244,16 +244,11 @@ class Damage:
         self.counts[reason] += count
         self.inputs.of(path).damage[reason] += count
 
-    def find_exclusion(self, conditions: Sequence[Condition], values: Sequence[Any]) -> str | None:
-        """The reason for which `--where` excludes a record, None for none; `add` counts it.
-
-        values: of the fields of the conditions, None for none.
-        """
-        for condition, value in zip(conditions, values, strict=True):
+    def find_exclusion(self, where: Where, values: Sequence[Any]) -> str | None:
+        """As `Where.find_exclusion`; `add` counts it. Notes which of the fields there are."""
+        for condition, value in zip(where.conditions, values, strict=True):
             self.look_for(condition.field, value is not None)
-        if any(value is None for value in values):
-            return WITHOUT_FIELD
-        return None if all(map(Condition.holds, conditions, values)) else EXCLUDED
+        return where.find_exclusion(values)
 
     def look_for(self, name: str, is_there: bool) -> None:
         """Note whether a record has a field that the settings name."""

@@ -17,6 +17,7 @@ from pathlib import PurePath
 from typing import Any
 
 from albert_data.config import DEFAULT_TEXT, TextConfig, check_range
+from albert_data.corpus.conditions import join_where
 from albert_data.corpus.inputs import STDIN, Input, find_inputs, place_name
 from albert_data.corpus.refused import RefusedInput, RefusedInputs
 from albert_data.corpus.sources import MAX_PASSES, MixtureSource
@@ -158,7 +159,7 @@ def _read_source(number: int, table: Mapping[str, Any], text: TextConfig, sharin
         values["tokens"] = int(tokens)
     settings = {key: values.pop(key) for key in TEXT_KEYS if key in values}
     if text.where is not None and "where" in settings:  # both hold
-        settings["where"] = f"{text.where} and {settings['where']}"
+        settings["where"] = join_where((text.where, settings["where"]))
     return MixtureSource(number=number, text=dataclasses.replace(text, **settings), **values, **sharing)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
+from albert_data.corpus.conditions import parse_where
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import hash_group, list_names, look_up, split_names
 from albert_data.corpus.lines.valid_utf8 import is_utf8, repair
@@ -67,8 +68,8 @@ class _LineReader:
         self._block, self._data, self._damage = block, memoryview(block.data), damage
         self._is_utf8 = is_utf8(np.frombuffer(block.data, np.uint8))
         self._config, self._names, self.group = config, split_names(config.text_field), 0
-        self._text_field, self._conditions = config.text_field, config.conditions
-        others = (config.language_field, config.group_field, *(one.field for one in config.conditions))
+        self._text_field, self._where = config.text_field, parse_where(config.where)
+        others = (config.language_field, config.group_field, *(one.field for one in self._where.conditions))
         self._decoder = make_decoder((config.text_field, *self._names, *filter(None, others)))
         self._labels = Labels(config, block.origin.language, block.origin.path, damage)
         self.source_code = self._labels.default
@@ -128,7 +129,7 @@ class _LineReader:
         return json.loads(line, parse_int=lambda text: int(text) if len(text) <= 300 else float(text))
 
     def _take_text(self, record: dict[str, Any]) -> bytes | None:
-        if self._conditions and (reason := self._find_exclusion(record)):
+        if self._where.conditions and (reason := self._find_exclusion(record)):
             return self._count(reason)
         text = record.get(self._text_field)
         if not isinstance(text, str):
@@ -146,9 +147,9 @@ class _LineReader:
         return found
 
     def _find_exclusion(self, record: dict[str, Any]) -> str | None:
-        values = [look_up(record, condition.field)[0] for condition in self._conditions]
+        values = [look_up(record, condition.field)[0] for condition in self._where.conditions]
         try:
-            return self._damage.find_exclusion(self._conditions, values)
+            return self._damage.find_exclusion(self._where, values)
         except InputError as error:
             raise InputError(f"{self._block.origin.path}, byte {self._start}: {error}") from error
 

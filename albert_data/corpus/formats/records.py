@@ -14,7 +14,7 @@ from typing import Any
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.blocks import RECORDS, Block, Origin
-from albert_data.corpus.conditions import Condition
+from albert_data.corpus.conditions import Where, parse_where
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import MAX_NAMES, hash_group, name_field, split_names
 from albert_data.corpus.lines.white_space import has_text
@@ -32,7 +32,7 @@ class FieldColumns:
     """Where records have the fields that the settings name; None for those that they lack.
 
     texts: of the text fields that they have; has_all_texts: whether these are all
-    compared: of the fields of `conditions`
+    compared: of the fields of the conditions of `where`
     names: of the first 100 fields
     """
 
@@ -41,7 +41,7 @@ class FieldColumns:
     language: Any = None
     group: Any = None
     compared: Sequence[Any] = ()
-    conditions: tuple[Condition, ...] = ()
+    where: Where = Where()
     names: tuple[str, ...] = ()
 
 
@@ -87,7 +87,7 @@ def find_columns(
         language=None if text.language_field is None else find(text.language_field, "--language-field"),
         group=None if text.group_field is None else find(text.group_field, "--group-field"),
         compared=[find(one.field, None) for one in text.conditions],
-        conditions=text.conditions,
+        where=parse_where(text.where),
         names=tuple(names[:MAX_NAMES]),
     )
 
@@ -152,7 +152,7 @@ def _find_texts(
             _count_nulls(records, records.first, records.num_rows, path, damage)
         columns = records.columns
         for number, texts, compared, language, group in records.rows or ():
-            if compared and (reason := damage.find_exclusion(columns.conditions, compared)):
+            if compared and (reason := damage.find_exclusion(columns.where, compared)):
                 damage.add(reason, path, f"{records.unit} {number}")
                 continue
             value = texts[0] if len(texts) == 1 else _join(texts)

@@ -23,7 +23,7 @@ import pyarrow.ipc
 
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Origin, check_disk
-from albert_data.corpus.conditions import Condition, count_nanoseconds
+from albert_data.corpus.conditions import WITHOUT_FIELD, Condition, count_nanoseconds
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import MAX_NAMES, name_field
 from albert_data.corpus.formats.records import FieldColumns, Records, Value, find_columns
@@ -83,12 +83,13 @@ def _read_batch(
     every = Records(rows=None, first=first, num_rows=len(batch), columns=columns, unit=unit)
     if not len(batch):
         return
-    is_absent = [column is None or column.null_count == len(batch) for column in compared]
-    if any(is_absent) or (not compared and all(column.null_count == len(batch) for column in texts)):
+    is_there = [column is not None and column.null_count < len(batch) for column in compared]
+    can_hold = columns.where.can_hold(is_there)
+    if not can_hold or (not compared and all(column.null_count == len(batch) for column in texts)):
         # None is visited: a column of nulls may have 2**40 rows in a few bytes.
-        found = [None if one else "" for one in is_absent]
-        reason = damage.find_exclusion(columns.conditions, found)
-        yield replace(every, reason=reason)
+        for condition, one in zip(columns.where.conditions, is_there, strict=True):
+            damage.look_for(condition.field, one)
+        yield replace(every, reason=None if can_hold else WITHOUT_FIELD)
         return
     for at in range(0, len(batch), _SLICE_ROWS):
         values = [read_texts(column.slice(at, _SLICE_ROWS)) for column in texts]
@@ -124,14 +125,14 @@ def _find_wanted(schema: pyarrow.Schema, path: str, text: TextConfig) -> FieldCo
     """Raises RefusedInput if there is no text field, and InputError for a field of no text."""
     find = partial(_find_column, schema, path)
     columns = find_columns(text, schema.names, path, find, lambda: _describe_fields(schema))
-    if not text.conditions:
+    if not (where := columns.where).conditions:
         return columns
     conditions = tuple(
         one if column is None else _fit_condition(one, _find_type(schema, column, path), path)
-        for one, column in zip(text.conditions, columns.compared, strict=True)
+        for one, column in zip(where.conditions, columns.compared, strict=True)
     )
     names = [name for name, _ in _list_fields("", schema)]
-    return replace(columns, conditions=conditions, names=tuple(names[:MAX_NAMES]))
+    return replace(columns, where=where._replace(conditions=conditions), names=tuple(names[:MAX_NAMES]))
 
 
 def _find_column(schema: pyarrow.Schema, path: str, name: str, option: str | None) -> Column | None:
