@@ -69,6 +69,15 @@ def make_table(texts: Sequence[str | None], kind: pyarrow.DataType | None = None
     return pyarrow.table({"id": range(len(texts)), "text": column, "more": [["x"]] * len(texts)})
 
 
+def cut(texts: Sequence[str]) -> list[list[str]]:
+    """Each text as a list of its lines."""
+    return [text.split("\n") for text in texts]
+
+
+def make_lists(texts: Sequence[str]) -> pyarrow.Table:
+    return pyarrow.table({"id": range(len(texts)), "text": cut(texts)})
+
+
 # How each layout writes documents: the name of a file, and a function that writes it.
 LAYOUTS: dict[str, Callable[[Path, list[str]], object]] = {
     "a.jsonl": lambda path, texts: path.write_bytes(fixtures.to_jsonl(texts)),
@@ -88,5 +97,10 @@ LAYOUTS: dict[str, Callable[[Path, list[str]], object]] = {
     "a.csv": lambda path, texts: write_csv(path, texts, "excel"),
     "a.tsv": lambda path, texts: write_csv(path, texts, "unix", "\t"),
     "wiki_00": lambda path, texts: write_wiki(path, texts),
+    "lists.jsonl": lambda path, texts: path.write_text("".join(json.dumps({"text": one}) + "\n" for one in cut(texts))),
+    "lists.parquet": lambda path, texts: write_parquet(path, make_lists(texts), row_group_size=7),
+    "lists.arrow": lambda path, texts: write_arrow(path, make_lists(texts), rows=7),
+    "bytes.parquet": lambda path, texts: write_parquet(path, make_table(texts, pyarrow.binary())),
+    "bytes.arrow": lambda path, texts: write_stream(path, make_table(texts, pyarrow.large_binary()), rows=7),
     "a.feather": lambda path, texts: write_feather(path, make_table(texts)),
 }

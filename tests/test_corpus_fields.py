@@ -7,11 +7,14 @@ import json
 import textwrap
 from collections import Counter
 from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pyarrow
 import pytest
+from build_fixtures import canonical
 from corpus_fixtures import any_bytes, block_sizes, clean, read, small_sizes
 from format_fixtures import write_arrow, write_parquet, write_stream
 from hypothesis import given
@@ -82,6 +85,13 @@ values = st.recursive(
 )
 
 
+def join_text(value: Any) -> str | None:
+    """A string, or the strings of a list a line each; null in a list is none, and anything else makes it no text."""
+    if isinstance(value, list) and {str, type(None)} >= set(map(type, value)):
+        return "\n".join(one for one in value if one is not None)
+    return value if isinstance(value, str) else None
+
+
 @given(
     st.lists(st.dictionaries(names, values, max_size=4), max_size=4), st.sampled_from(["a", "a.b", "b,a.b", "a.a.b"])
 )
@@ -91,8 +101,94 @@ def test_large_lines_give_what_small_ones_give(records, field):
         assert read_lines(records, field, large=True) == small
     expected = [look_up(record, field)[0] for record in records]
     if "," not in field:
-        texts = [text for text in expected if isinstance(text, str) and text.strip(" \n\u2028")]
+        texts = [text for one in expected if (text := join_text(one)) is not None and text.strip(" \n\u2028")]
         assert len(small[0]) == len(texts)
+
+
+# ---- lists of strings ----
+
+STRING, BINARY = pyarrow.string(), pyarrow.binary()
+LISTS = [
+    *(pyarrow.list_(STRING), pyarrow.large_list(pyarrow.large_string()), pyarrow.list_(BINARY)),
+    *(pyarrow.large_list(pyarrow.large_binary()), pyarrow.list_(pyarrow.dictionary(pyarrow.int8(), STRING))),
+]
+some_lists = st.none() | st.lists(st.sampled_from([None, "", "a", "b\n\nc", "中"]), max_size=3)
+list_records = st.lists(st.fixed_dictionaries({"title": some_lists, "a": some_lists}), min_size=1, max_size=6)
+
+
+def write_lists(folder: Path, records: list[Any], kind: pyarrow.DataType, rows: int) -> list[Path]:
+    """The same records in each format; the field `a` is `in.a`."""
+    nested = [{"title": one["title"], "in": {"a": one["a"]}} for one in records]
+    (folder / "a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in nested))
+    (folder / "a.json").write_text(json.dumps(nested))
+    title, inner = (pyarrow.array([one[name] for one in records], pyarrow.list_(STRING)) for name in ("title", "a"))
+    columns = [title.cast(kind), pyarrow.StructArray.from_arrays([inner.cast(kind)], ["a"])]
+    table = pyarrow.table(columns, ["title", "in"])
+    write_parquet(folder / "a.parquet", table, row_group_size=rows)
+    write_arrow(folder / "a.arrow", table, rows=rows)
+    write_stream(folder / "b.arrow", table, rows=rows)
+    return sorted(folder.iterdir())
+
+
+@given(list_records, st.sampled_from(LISTS), st.sampled_from(["title", "in.a", "title,in.a"]), st.integers(1, 3))
+def test_lists_are_joined_alike_in_all_formats(records, kind, field, rows):
+    texts = [[join_text(one["a" if name == "in.a" else name]) for name in field.split(",")] for one in records]
+    found = ["\n".join(text for text in some if text is not None) for some in texts if any(x is not None for x in some)]
+    expected = sorted(canonical(text) for text in found if canonical(text))
+    counts = Counter(field_not_text=len(records) - len(found), empty_document=len(found) - len(expected))
+    with TemporaryDirectory() as name:
+        for path in write_lists(Path(name), records, kind, rows):
+            assert read_all(path, TextConfig(text_field=field)) == (expected, +counts), path
+
+
+def test_a_list_with_something_else_is_no_text_and_says_what(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": ["a", 3]}\n{"text": ["b"]}\n')
+    assert read_all(tmp_path / "a.jsonl") == ([b"b\n"], Counter(field_not_text=1))
+    with pytest.raises(InputError, match="byte 0: field not text: field 'text' holds list of int, not a string or str"):
+        read_all(tmp_path / "a.jsonl", TextConfig(strict=True))
+    write_parquet(tmp_path / "a.parquet", pyarrow.table({"text": [[1, 2]]}))
+    with pytest.raises(InputError, match='the field "text" is of the type list<.*>, no text'):
+        read_all(tmp_path / "a.parquet")
+
+
+def test_a_blank_string_in_a_list_ends_a_paragraph(tmp_path):
+    lines = [
+        "A line that was wrapped by a program at this column of it",
+        "goes on here.",
+        "",
+        "another paragraph begins",
+    ]
+    lines = [*lines, "and goes on."] * 9
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": lines}))
+    write_parquet(tmp_path / "a.parquet", pyarrow.table({"text": [lines]}))
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    found = [
+        read_all(tmp_path / f"a.{one}", TextConfig(unwrap=True, documents="file"))[0]
+        for one in ("jsonl", "parquet", "txt")
+    ]
+    assert found[0] == found[1] == found[2]
+    assert b"column of it goes on here.\nanother paragraph" in found[0][0]
+
+
+@pytest.mark.parametrize("offsets", [[0, 2, 1, 3], [0, -1, 2, 3], [0, 9, 2, 3]])
+def test_damaged_offsets_of_lists_lead_nowhere(tmp_path, offsets):
+    buffers = [None, pyarrow.array(offsets, pyarrow.int32()).buffers()[1]]
+    array = pyarrow.ListArray.from_buffers(pyarrow.list_(STRING), 3, buffers, children=[pyarrow.array(["a", "b", "c"])])
+    write_arrow(tmp_path / "a.arrow", pyarrow.table({"text": array}))
+    assert read_all(tmp_path / "a.arrow") == ([], Counter(damaged_table=1))
+
+
+# ---- bytes ----
+
+
+@pytest.mark.parametrize("kind", [BINARY, pyarrow.large_binary(), pyarrow.dictionary(pyarrow.int8(), BINARY)], ids=str)
+def test_bytes_are_text_repaired_as_in_text_files(tmp_path, kind):
+    texts = ["Grüße".encode(), None, b"a\xffb", b""]
+    (tmp_path / "a.txt").write_bytes(b"\n\n".join(filter(None, texts)))
+    table = pyarrow.table({"text": pyarrow.array(texts, BINARY).cast(kind)})
+    found, counts = read_all(write_parquet(tmp_path / "a.parquet", table))
+    assert (found, Counter(invalid_utf8=1)) == read_all(tmp_path / "a.txt")
+    assert counts == Counter(invalid_utf8=1, field_not_text=1, empty_document=1)
 
 
 @pytest.mark.parametrize("write", [write_parquet, write_arrow, write_stream])
@@ -300,7 +396,7 @@ def test_the_fields_that_were_seen_are_listed():
         'the corpus holds no document (30 missing field); the 30 records have the fields "content" (30), "id" (30), '
         '"n" (30); pass --text-field NAME with the one that holds the text'
     )
-    assert '(1 field not text); the record has the field "text" (1); pass' in explain([{"text": ["a"]}])
+    assert '(1 field not text); the record has the field "text" (1); pass' in explain([{"text": [1]}])
     assert explain([]) == "the corpus holds no document; give files with text in them"
 
 

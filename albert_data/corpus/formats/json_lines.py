@@ -1,9 +1,9 @@
 """The texts of JSON lines: the text fields of each line that is an object, and its language field.
 
-In: a block of JSON lines. Out: UTF-8. msgspec builds the wanted fields, and checks and skips the others: json.loads
-takes up to 45 bytes of memory for a byte of nested lists. What msgspec refuses of valid UTF-8, and Python accepts,
-json.loads reads in lines of up to 8 MiB: NaN, Infinity, escaped lone surrogates, and numbers out of range in a wanted
-field.
+In: a block of JSON lines. Out: UTF-8. A text is a string, or a list of strings, which are joined. msgspec builds the
+wanted fields, and checks and skips the others: json.loads takes up to 45 bytes of memory for a byte of nested lists.
+What msgspec refuses of valid UTF-8, and Python accepts, json.loads reads in lines of up to 8 MiB: NaN, Infinity,
+escaped lone surrogates, and numbers out of range in a wanted field.
 """
 
 from __future__ import annotations
@@ -157,14 +157,15 @@ class _LineReader:
         """The text of several or of nested fields; None, which is counted, if there is none."""
         names = (self._text_field,) if self._text_field in record else self._names
         found = [look_up(record, name) for name in names]
-        texts = [value for value, _ in found if isinstance(value, str)]
-        odd = [type(value).__name__ for value, _ in found if value is not None and not isinstance(value, str)]
+        read = [(value, _as_text(value)) for value, _ in found]
+        texts = [text for _, text in read if text is not None]
+        odd = [_name_type(value) for value, text in read if text is None and value is not None]
         if odd or not texts:
             names_found = self._find_fields(record)
             self._damage.add_fields(self._block.origin.path, names_found)
             if any(is_there for _, is_there in found):
                 kind = odd[0] if odd else "NoneType"
-                self._count("field_not_text", f"field {self._text_field!r} holds {kind}, not a string")
+                self._count("field_not_text", f"field {self._text_field!r} holds {kind}, not a string or strings")
             else:
                 shown = f"; the fields are {list_names(names_found)}" if names_found else ""
                 self._count("missing_field", f"no field {self._text_field!r}{shown}")
@@ -192,6 +193,18 @@ class _LineReader:
         return None
 
 
+def _as_text(value: Any) -> str | None:
+    """A string, or those of a list, joined by line feeds; null in a list is none of them."""
+    if isinstance(value, list) and all(isinstance(one, str | None) for one in value):
+        return "\n".join(one for one in value if one is not None)
+    return value if isinstance(value, str) else None
+
+
+def _name_type(value: Any) -> str:
+    odd = [one for one in value if not isinstance(one, str | None)] if isinstance(value, list) else []
+    return f"list of {type(odd[0]).__name__}" if odd else type(value).__name__
+
+
 @cache
 def make_decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[dict[str, Any]]:
     """Decodes the fields of these names in an object, and no others; points in the names lead into its objects."""
@@ -208,7 +221,9 @@ def _make_type(tree: dict[str, Any]) -> Any:
     """The type of an object with fields that may hold anything. tree: by name, the fields of the object in each."""
     typed_dict: Any = TypedDict
     plain_dict: Any = dict
-    other = str | int | float | bool | None | _Array
+    typed_list: Any = list
+    scalar = str | int | float | bool | None
+    other: Any = scalar | typed_list[scalar | _Array | typed_dict("dict", {}, total=False)]
     if all(name.isascii() for name in tree):
         return typed_dict("dict", {name: other | _make_type(inner) for name, inner in tree.items()}, total=False)
     # msgspec 0.22 does not find a key beyond ASCII in a TypedDict, so all fields are built here.

@@ -15,9 +15,10 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow
 import pyarrow.ipc
 
@@ -111,13 +112,14 @@ def _read_batch(
 # ---- the columns of the text, of the language and of the group: where a schema has them ----
 #
 # A name is that of a column, or a path through structs: `article.text`. Text is a string column of any kind (large,
-# view, dictionary), or one of nulls alone.
+# view, dictionary), one of bytes, of lists of these, or of nulls alone.
 
 _SHOWN_FIELDS = 8
 _UNITS = {f"timestamp[{unit}": 1000**power for power, unit in enumerate(("ns", "us", "ms", "s"))}
 _UNITS |= {"date32[day": 86_400 * 10**9, "date64[ms": 10**6}
 _UTC = (None, "UTC", "+00:00")
-_BYTES = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}  # types of the same layout
+_STRINGS = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}  # types of one layout
+_BYTES = {kind: kind for kind in _STRINGS.values()}
 Column = tuple[str, ...]  # the names of a column and of fields in its structs
 
 
@@ -143,7 +145,8 @@ def _find_column(schema: pyarrow.Schema, path: str, name: str, option: str | Non
     is_group = option == "--group-field"
     for column in ((name,), tuple(name.split("."))):
         kind = _find_type(schema, column, path)
-        if kind is not None and option and not _is_text(kind) and not (is_group and _is_number(kind)):
+        is_text = _holds_text if option == "--text-field" else _is_text
+        if kind is not None and option and not is_text(kind) and not (is_group and _is_number(kind)):
             needed = "text or whole number" if is_group else "text"
             raise InputError(
                 f"input {path}: the field {name_field(name)} is of the type {str(kind):.60}, no {needed}; name another "
@@ -186,7 +189,17 @@ def _list_fields(prefix: str, fields: Any) -> Iterator[tuple[str, pyarrow.DataTy
 
 
 def _is_text(kind: Any) -> bool:
-    return str(_find_values(kind)) in ("null", *_BYTES)
+    return str(_find_values(kind)) in ("null", *_STRINGS)
+
+
+def _holds_text(kind: Any) -> bool:
+    """Whether it is text, bytes, or lists of either."""
+    kind = kind.value_type if _is_list(kind) else kind
+    return _is_text(kind) or str(_find_values(kind)) in _BYTES
+
+
+def _is_list(kind: Any) -> bool:
+    return isinstance(kind, pyarrow.ListType | pyarrow.LargeListType)
 
 
 def _is_number(kind: Any) -> bool:
@@ -264,6 +277,8 @@ def read_texts(array: pyarrow.Array) -> Iterator[Value]:
 
     array: from `take_column`, or a slice of that. Raises ArrowInvalid before the first value if any is damaged.
     """
+    if _is_list(array.type):
+        return _join_lists(array)
     if pyarrow.types.is_null(_find_values(array.type)):
         return repeat(None, len(array))
     if pyarrow.types.is_dictionary(array.type):
@@ -275,9 +290,23 @@ def read_texts(array: pyarrow.Array) -> Iterator[Value]:
     return iter(values.to_pylist()) if values.nbytes < _COPIED_BYTES else (value.as_py() for value in values)
 
 
+def _join_lists(array: pyarrow.Array) -> Iterator[Value]:
+    """The texts of each list, joined by line feeds; a null in it is none of them."""
+    offsets = array.offsets.to_numpy()
+    lengths, (first, last) = np.diff(offsets), offsets[[0, -1]].tolist()
+    if not 0 <= first <= last <= len(array.values) or (lengths < 0).any():
+        raise pyarrow.ArrowInvalid(f"the offsets of lists do not lie in {len(array.values)} values one after another")
+    values = read_texts(array.values.slice(first, last - first))
+    lists = (list(islice(values, length)) for length in lengths.tolist())
+    return (
+        b"\n".join([text for text in texts if text is not None]) if is_there else None
+        for texts, is_there in zip(lists, array.is_valid().to_pylist(), strict=True)
+    )
+
+
 def _as_bytes(array: pyarrow.Array) -> pyarrow.Array:
-    """A column of strings as one of bytes, whose offsets are checked: they need not be UTF-8."""
-    array = array.view(getattr(pyarrow, _BYTES[str(array.type)])())
+    """A column of strings or bytes as one of bytes, whose offsets are checked: they need not be UTF-8."""
+    array = array.view(getattr(pyarrow, (_STRINGS | _BYTES)[str(array.type)])())
     array.validate(full=True)
     return array
 
