@@ -23,6 +23,7 @@ SENTENCE_RULES = ("prose", "lines")
 DOCUMENT_RULES = ("blank-line", "file")
 AUTO, NO_QUOTES, LONG_QUOTES = "auto", "none", "long"
 QUOTING = (AUTO, NO_QUOTES, LONG_QUOTES)
+FORMATS = (AUTO, "txt", "jsonl", "json", "csv", "tsv", "wiki", "parquet", "arrow")
 AS_IS, NFC = "as-is", "nfc"
 UNICODE_FORMS = (AS_IS, NFC)
 COMPRESSIONS = ("none", "zstd", "lz4")
@@ -105,6 +106,8 @@ class TextConfig:
     unicode: "as-is" leaves characters as they are, "nfc" composes them: then one text always has the same bytes.
     delimiter: of the fields in .csv and .tsv, a character or "tab". AUTO: that of each file is found.
     quoting: of fields in .csv and .tsv: "auto"; "long", also over 64 line ends or 1 MiB of lines like rows; or "none".
+    header: whether the first row of .csv and .tsv names the fields. Otherwise they are numbers from 1.
+    format: that every input is read as, one of FORMATS. AUTO: the one that its name shows, or how it begins.
     """
 
     sentences: str = "prose"
@@ -121,9 +124,12 @@ class TextConfig:
     where: str | None = None
     delimiter: str = AUTO
     quoting: str = AUTO
+    header: bool = True
+    format: str = AUTO
 
     def __post_init__(self) -> None:
         check_types(self)
+        check_choice("format", self.format, FORMATS)
         check_choice("sentences", self.sentences, SENTENCE_RULES)
         check_choice("documents", self.documents, DOCUMENT_RULES)
         check_choice("unicode", self.unicode, UNICODE_FORMS)

@@ -221,14 +221,14 @@ def test_build_writes_a_folder_and_says_what_is_in_it(here, capsys):
 
 
 def test_every_option_of_build_reaches_the_manifest(here):
-    flags = {"strict": True, "unwrap": True, "drop_near_duplicates": True, "keep_duplicates": False}
+    flags = {"strict": True, "unwrap": True, "drop_near_duplicates": True, "keep_duplicates": False, "header": False}
     values: dict[str, Any] = {
         **{"sentences": "lines", "language": "de", "text_field": "body", "similarity": 0.75},
         **{"documents": "file", "encoding": "utf-8", "language_field": "lang", "group_field": "book"},
         **{"max_seq_len": 33, "short_seq_prob": 0.25, "ngram": 2, "mask_prob": 0.25},
         **{"dupe_factor": 2, "seed": 9, "validation_fraction": 0.45, "num_shards": 3, "compression": "lz4"},
         **{"masking": "ngram", "replace": "70/20/10", "pairs": "nsp", "drop_repeated_lines": 3},
-        **{"delimiter": "|", "quoting": "none", "unicode": "nfc"},
+        **{"delimiter": "|", "quoting": "none", "unicode": "nfc", "format": "jsonl"},
         **{"where": "book > 5", "alpha": 0.5, "max_passes": 7.0},
     }
     settings = {**values, **flags, "whole_word": False}  # the last is --pieces
@@ -236,7 +236,7 @@ def test_every_option_of_build_reaches_the_manifest(here):
     lines = (f'{{"body": "Eins {a}.\\nDrei {a} vier.", "lang": "de", "book": {ord(a)}}}\n' for a in "abcdefghi")
     Path("in.jsonl").write_text("".join(lines))
     options = [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
-    options += ["--strict", "--unwrap", "--drop-near-duplicates", "--pieces"]
+    options += ["--strict", "--unwrap", "--drop-near-duplicates", "--pieces", "--no-header"]
     arguments = ["in.jsonl", "--tokenizer", "model.model", "-o", "out", "--workers", "1"]
     assert run(["build", *arguments, *options]) == 0
     assert json.loads(Path("out/manifest.json").read_text())["config"] == settings

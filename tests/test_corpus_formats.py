@@ -199,7 +199,7 @@ def test_rows_are_those_of_the_definition(text, header, max_stray):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"MAX_STRAY": max_stray, "MAX_LINE_ENDS": 2, "MAX_QUOTED": 24, "SHORT": 6}.items():
             patch.setattr(csv_files, f"_{name}", value)
-        table = csv_files._Table(csv_files._Lines(io.StringIO(header + text, newline="").readline), ",", "auto")
+        table = csv_files._Table(csv_files._Lines(io.StringIO(header + text, newline="").readline), ",", TextConfig())
         assert list(table.read()) == read_slowly(lines, ",")
 
 
@@ -222,6 +222,58 @@ DELIMITERS = [
     ("a.csv", "sep=;\r\nTexte;a,b\r\na;1,2\r\n", ";"),
     ("a.csv", 'ID\tTexte\n1\t"a\n2\tb\n', "\t"),
 ]
+
+
+HEADLESS = '0,"First, here",de\n1,Second,en\n2,"Two\nlines",de\n3,odd\n4,last,en\n'
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv"])
+def test_without_a_header_fields_are_numbers(tmp_path, name):
+    text = HEADLESS.replace(",", "\t").replace("First\t", "First,") if name == "a.tsv" else HEADLESS
+    data = text.encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    texts = [b"First, here\n", b"Second\n", b"Two\nlines\n", b"last\n"]
+    config = TextConfig(header=False, text_field="2")
+    assert read_all(tmp_path / name, config) == (texts, Counter(malformed_row=1))
+    assert read_all(tmp_path / name, replace(config, text_field="3, 2"))[0][0] == b"de\nFirst, here\n"
+    assert read_all(tmp_path / name, replace(config, where="3 == 'de'"))[0] == [texts[0], texts[2]]
+    languages, _ = read_languages(tmp_path / name, replace(config, language_field="3", where="1 < 2"))
+    assert languages == {"First, here": "de", "Second": "en"}
+    with pytest.raises(InputError, match="row 4: malformed row: 2 fields, but the first row has 3"):
+        read_all(tmp_path / name, replace(config, strict=True))
+
+
+@pytest.mark.parametrize("first", ['0,"{}",x\n', '"{}",0,x\n'])
+def test_the_first_row_without_a_header_may_have_a_long_text(tmp_path, first):
+    texts = ["\n".join(f"line {number}, of {count}" for number in range(count)) for count in (100, 70, 65, 2)]
+    (tmp_path / "a.csv").write_text("".join(map(first.format, texts)))
+    config = TextConfig(header=False, text_field="2" if first[0] == "0" else "1", delimiter=",")
+    assert read_all(tmp_path / "a.csv", config) == (sorted(f"{text}\n".encode() for text in texts), Counter())
+    rows = '1,"stray,x\n' + "2,b,x\n" * 80 + '3,"c",x\n'
+    (tmp_path / "b.csv").write_text(rows)
+    found, counts = read_all(tmp_path / "b.csv", TextConfig(header=False, text_field="2"))
+    assert (len(found), counts) == (82, Counter(stray_quote=1))
+
+
+def test_with_a_header_each_row_counts_alike(tmp_path):
+    (tmp_path / "a.csv").write_text("id,text\n" + (rows := "1,One.\n2,Two.\n"))
+    (tmp_path / "b.csv").write_text(rows)
+    assert read_all(tmp_path / "a.csv") == read_all(tmp_path / "b.csv", TextConfig(header=False, text_field="2"))
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "\ufeff"])
+def test_an_empty_file_without_a_header_has_no_document(tmp_path, text):
+    assert read_text(tmp_path, "a.csv", text, header=False, text_field="1") == ([], Counter())
+
+
+@refused(
+    ({"text_field": "2"}, RefusedInputs, 'without the field "2", with & pass --no-header if the first row is data'),
+    ({"header": False}, RefusedInputs, 'without the field "text", with "1", "2", "3"; name fields of text'),
+    ({"header": False, "text_field": "4"}, RefusedInputs, 'without the field "4", with "1", "2", "3"; name fields of'),
+)
+def test_a_number_that_is_no_field_names_the_option(tmp_path, call, kind, named):
+    (tmp_path / "a.csv").write_text(HEADLESS)
+    check_refused(lambda: read_all(tmp_path / "a.csv", TextConfig(**call)), kind, named)
 
 
 @pytest.mark.parametrize(("name", "text", "delimiter"), DELIMITERS)
@@ -448,13 +500,13 @@ def test_names_without_an_ending_are_recognised_by_the_first_bytes(tmp_path):
     (tmp_path / "AA/wiki_01.bz2").write_bytes(bz2.compress(OTHER.encode()))
     (tmp_path / "AA/wiki_02").write_text('{"id": "1", "url": "u", "title": "C", "text": "C\\n\\nof JSON"}\n')
     (tmp_path / "LICENSE").write_text("no corpus")
-    (tmp_path / "wiki.md").write_text(ARTICLE)
+    (tmp_path / "wiki.rst").write_text(ARTICLE)
     said: list[str] = []
     items = find_inputs([str(tmp_path)], said.append)
     assert [(item.format, item.compression) for item in items] == [("wiki", None), ("wiki", "bz2"), ("jsonl", None)]
     assert read_all(tmp_path) == ([*ARTICLES, b"C\nof JSON\n"], Counter())
     assert len(said) == 1
-    assert f"skipped files of no known ending (2): {tmp_path}/LICENSE, {tmp_path}/wiki.md" in said[0]
+    assert f"skipped files of no known ending (2): {tmp_path}/LICENSE, {tmp_path}/wiki.rst" in said[0]
     assert read_all(tmp_path / "AA/wiki_00")[0] == ARTICLES[:1]
 
 

@@ -8,14 +8,18 @@ import os
 import sys
 from pathlib import Path
 
+import build_fixtures as fixtures
 import pyarrow
 import pytest
+from format_fixtures import write_parquet, write_stream
 from refusals import check_refused, refused
+from test_corpus_formats import read_all
 
-from albert_data.config import TextConfig
-from albert_data.corpus.formats.recognition import ALLOWED_NAMES
+from albert_data.config import FORMATS, TextConfig
+from albert_data.corpus.formats.recognition import ALLOWED_NAMES, TABLES, match_name
 from albert_data.corpus.inputs import check_apart, find_inputs, open_input
 from albert_data.corpus.mixtures import find_sources
+from albert_data.corpus.refused import RefusedInput, RefusedInputs
 from albert_data.errors import InputError, StorageError
 
 TEXT = "ein Wört\n\nzwei\n".encode()
@@ -27,7 +31,7 @@ def corpus(tmp_path: Path) -> Path:
     folder = tmp_path / "corpus"
     (folder / "deep" / "er").mkdir(parents=True)
     (folder / ".hidden").mkdir()
-    for name in ("b.txt", "a.jsonl", "deep/c.txt", "deep/er/d.TXT", ".e.txt", ".hidden/f.txt", "notes.md", "~$b.txt"):
+    for name in ("b.txt", "a.jsonl", "deep/c.txt", "deep/er/d.TXT", ".e.txt", ".hidden/f.txt", "notes.rst", "~$b.txt"):
         (folder / name).write_bytes(TEXT)
     (folder / "g.txt.gz").write_bytes(gzip.compress(TEXT))
     (folder / "deep" / "h.jsonl.zst").write_bytes(pyarrow.compress(TEXT, "zstd", asbytes=True))
@@ -107,7 +111,7 @@ def test_a_file_is_known_by_its_endings(tmp_path, name, format, compression, is_
 def odd(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside the corpus, what gives no input."""
     monkeypatch.chdir(corpus)
-    for name in ("a", "a.gz", "a.parquet.gz", "txt", "a.txt.", "unread/notes.md", "unread/.hidden.txt"):
+    for name in ("a", "a.gz", "a.parquet.gz", "txt", "a.txt.", "unread/notes.rst", "unread/.hidden.txt"):
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_bytes(TEXT)
     Path("empty").mkdir()
@@ -118,14 +122,14 @@ def odd(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @refused(
-    *((name, InputError, "of no known kind & readable are .txt") for name in ("notes.md", "a", "deep/backup.gz")),
+    *((name, InputError, "of no known kind & readable are .txt") for name in ("notes.rst", "a", "deep/backup.gz")),
     *((name, InputError, "of no known kind & readable are .txt") for name in ("a.gz", "a.parquet.gz", "txt", "a.txt.")),
     ("missing.txt", InputError, "missing.txt does not exist"),
     ("b.txt:xx", InputError, "b.txt:xx does not exist"),
     ("az://bucket", StorageError, "az://bucket is not on a disk"),
     ("empty", InputError, "empty holds no readable file"),
     ("pipes", InputError, "pipes holds no readable file"),
-    ("unread", InputError, "unread holds no readable file (skipped files of no known ending (1): unread/notes.md"),
+    ("unread", InputError, "unread holds no readable file (skipped files of no known ending (1): unread/notes.rst"),
     ("*.csv", InputError, "*.csv matches no file"),
     ("dee?", InputError, "dee? matches no file"),
     ("@blank.list", InputError, "list blank.list names no input & write a path or glob"),
@@ -155,11 +159,11 @@ def test_a_folder_gives_its_readable_files_to_the_bottom_and_sorted(corpus):
 
 def test_what_a_folder_holds_beside_is_named_with_the_reason(corpus):
     for number in range(5):
-        (corpus / f"table{number}.pdf").write_bytes(TEXT)
+        (corpus / f"table{number}.doc").write_bytes(TEXT)
     said: list[str] = []
     find_inputs([str(corpus)], said.append)
     assert said == [
-        f"skipped files of no known ending (7): {corpus}/notes.md, {corpus}/table0.pdf, {corpus}/table1.pdf and 4"
+        f"skipped files of no known ending (7): {corpus}/notes.rst, {corpus}/table0.doc, {corpus}/table1.doc and 4"
         f" more; readable are {ALLOWED_NAMES}",
         f"skipped hidden files or folders (3): {corpus}/.e.txt, {corpus}/.hidden, {corpus}/~$b.txt; name one as an "
         "input to read it",
@@ -267,3 +271,134 @@ def test_a_file_that_may_not_be_read_is_refused_by_name(corpus):
     (corpus / "b.txt").chmod(0)
     with pytest.raises(InputError, match=r"b\.txt can't be read: Permission denied"):
         find_inputs([str(corpus)])
+
+
+# ---- --format, and endings ----
+
+RECORDS = b'{"text": "One."}\n'
+DATA = {  # what is read as a format, in files whose names say nothing of it
+    "txt": b"One.\n",
+    "jsonl": RECORDS,
+    "json": b'["One."]',
+    "csv": b"text,n\nOne.,1\n",
+    "tsv": b"text\tn\nOne.\t1\n",
+    "wiki": b"<doc id=1>\nOne.\n</doc>\n",
+}
+
+
+def write_data(path: Path, format: str) -> None:
+    if format in TABLES:
+        write = write_parquet if format == "parquet" else write_stream
+        write(path, pyarrow.table({"text": ["One."]}))
+    else:
+        path.write_bytes(DATA[format])
+
+
+@pytest.mark.parametrize("format", FORMATS[1:])
+@pytest.mark.parametrize("ending", ["", ".dat", ".jsonl", ".parquet", ".gz"])
+def test_every_file_is_read_as_the_named_format(tmp_path, format, ending):
+    path = tmp_path / f"corpus{ending}"
+    write_data(path, format)
+    if ending == ".gz" and format in DATA:
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    (tmp_path / ".hidden").write_bytes(b"no")
+    config = TextConfig(format=format)
+    assert read_all(path, config) == read_all(tmp_path, config) == ([b"One.\n"], {})
+
+
+@pytest.mark.parametrize("format", FORMATS[1:])
+def test_stdin_is_read_as_the_named_format(format, monkeypatch):
+    fixtures.set_stdin(monkeypatch, DATA.get(format, b"PAR1"))
+    if format in TABLES:
+        check_refused(lambda: find_inputs(["-"], text=TextConfig(format=format)), InputError, "can't be read from one")
+    else:
+        assert read_all(Path("-"), TextConfig(format=format)) == ([b"One.\n"], {})
+
+
+@refused(
+    (("parquet", "txt", ""), RefusedInput, "is plain text, not parquet, as --format says & leave --format out"),
+    (("arrow", "txt", ""), RefusedInput, "is plain text, not arrow"),
+    (("arrow", "parquet", ""), RefusedInput, "is a Parquet file, not arrow"),
+    (("txt", "parquet", ""), RefusedInput, "is no text: it is a Parquet file, as for --format parquet"),
+    (("csv", "arrow", ""), RefusedInput, "is no text: it is binary"),
+    (("jsonl", "txt", ""), RefusedInput, "is plain text, not jsonl"),
+    (("jsonl", "txt", ".gz"), RefusedInput, "is plain text, not jsonl"),
+    (("json", "wiki", ""), RefusedInput, "is WikiExtractor's, not json"),
+    (("wiki", "jsonl", ""), RefusedInput, "is JSON, not wiki"),
+    (("txt", "parquet", ".gz"), RefusedInput, "is no text: it is a Parquet file"),
+)
+def test_a_format_that_the_bytes_contradict_is_refused(call, kind, named, tmp_path):
+    format, found, ending = call
+    write_data(path := tmp_path / f"a{ending}", found)
+    if ending:
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    config = TextConfig(format=format)
+    with pytest.raises(RefusedInputs) as caught:
+        find_inputs([str(path)], text=config)
+    assert str(path) in (message := str(caught.value))
+    assert "\n" not in message
+    assert all(part in message for part in named.split(" & ")), message
+
+
+def test_gzip_without_its_ending_is_not_text(tmp_path):
+    (tmp_path / "a").write_bytes(gzip.compress(TEXT))
+    for format in ("txt", "parquet"):
+        with pytest.raises(RefusedInputs, match="a .*is.* compressed by gzip"):
+            find_inputs([str(tmp_path / "a")], text=TextConfig(format=format))
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [("a.ndjson", "jsonl"), ("a.jl.gz", "jsonl"), ("a.md", "txt"), ("wiki.train.raw", "txt"), ("a.pq", "parquet")],
+)
+def test_other_endings_of_the_formats_are_known(name, format):
+    assert (match_name(name) or ("",))[0] == format
+
+
+def test_what_describes_a_data_set_is_no_text_in_a_folder(corpus):
+    (corpus / "README.md").write_bytes(TEXT)
+    (corpus / "chapter.md").write_bytes(TEXT)
+    names = names_of(corpus)
+    assert (f"{corpus}/chapter.md" in names, f"{corpus}/README.md" in names) == (True, False)
+    assert names_of(corpus / "README.md") == [f"{corpus}/README.md"]
+
+
+# ---- archives, and documents of other programs ----
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "command"),
+    [
+        ("a b.tar.gz", ".tar", "mkdir 'a b' && tar -xf 'a b.tar.gz' -C 'a b'"),
+        ("a.TGZ", ".tar", "mkdir a && tar -xf a.TGZ -C a"),
+        ("a.zip", ".zip", "unzip a.zip -d a"),
+        ("a.7z", ".7z", "7z x a.7z -oa"),
+        ("a.docx", ".docx", "pandoc a.docx -t plain --wrap=none -o a.txt"),
+        ("a.html", ".docx", "pandoc a.html -t plain"),
+        ("a.pdf", ".pdf", "pdftotext a.pdf a.txt"),
+        ("a.xml", ".xml", "xmllint --xpath 'string(/)' a.xml > a.txt"),
+        ("a.warc.gz", ".warc", "docs/reference/input.md#archives"),
+    ],
+)
+def test_an_archive_is_named_with_the_command_that_unpacks_it(tmp_path, monkeypatch, name, kind, command):
+    monkeypatch.chdir(tmp_path)
+    for one in (name, "b.txt"):
+        Path(one).write_bytes(TEXT)
+    check_refused(lambda: find_inputs([name]), InputError, f"input {name} is & which is not read & {command}")
+    said: list[str] = []
+    assert [item.path for item in find_inputs(["."], said.append)] == ["./b.txt"]
+    assert [line.split(" files (1): ")[0] for line in said] == [f"skipped {kind}"]
+
+
+def test_each_kind_of_archives_is_a_line(corpus):
+    for name in ("a.zip", "deep/b.zip", "c.pdf"):
+        (corpus / name).write_bytes(b"PK")
+    said: list[str] = []
+    find_inputs([str(corpus)], said.append)
+    lines = [line for line in said if ".zip" in line or ".pdf" in line]
+    assert lines == [
+        f"skipped .pdf files (1): {corpus}/c.pdf; unpack or convert such a file first: pdftotext {corpus}/c.pdf "
+        f"{corpus}/c.txt",
+        f"skipped .zip files (2): {corpus}/a.zip, {corpus}/deep/b.zip; unpack or convert such a file first: unzip "
+        f"{corpus}/a.zip -d {corpus}/a",
+    ]

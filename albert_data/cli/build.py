@@ -138,7 +138,7 @@ def build(inputs: tuple[str, ...], output: Path, dry_run: bool, as_json: bool, *
     """Turn text into ALBERT pretraining shards.
 
     INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt (a
-    blank line ends a document, or see --documents), .jsonl, .json, .csv and .tsv, also compressed, .parquet, .arrow,
+    blank line ends a document, or see --documents), .md, .jsonl, .json, .csv, .tsv, also compressed, .parquet, .arrow,
     folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German. A single
     .toml file is a mixture of sources, each with a weight.
 

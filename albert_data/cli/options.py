@@ -20,6 +20,7 @@ from click.shell_completion import CompletionItem
 
 from albert_data.config import (
     DOCUMENT_RULES,
+    FORMATS,
     NORMALIZATIONS,
     QUOTING,
     SENTENCE_RULES,
@@ -27,8 +28,8 @@ from albert_data.config import (
     TextConfig,
     VocabConfig,
 )
-from albert_data.library.arguments import RANGES, disk_path
 from albert_data.corpus.conditions import join_where
+from albert_data.library.arguments import RANGES, disk_path
 from albert_data.storage import is_remote, make_path
 from albert_data.storage.hub import is_model
 
@@ -164,6 +165,12 @@ _TEXT_OPTIONS = (  # in the order of --help
         "Whether fields in .csv and .tsv may stand in quotation marks: auto; long, also over 64 line ends or 1 MiB of "
         "lines that could be rows; or none, so that marks are characters.",
         type=click.Choice(QUOTING),
+    ),
+    _text_setting("--header/--no-header", "Whether .csv and .tsv have a header; without, fields are numbers from 1."),
+    _text_setting(
+        "--format",
+        "Format that every input is read as, whatever its ending; auto goes by the ending.",
+        type=click.Choice(FORMATS),
     ),
     _text_setting(
         "--strict", "Stop at the first damaged part of the input, instead of repairing or skipping it.", is_flag=True

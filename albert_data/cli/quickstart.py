@@ -83,7 +83,7 @@ def quickstart(
     report and the model are DIR/vocab, DIR/shards, DIR/report.html and DIR/run.
 
     INPUT is a file, a folder, a glob in quotes or @FILE with a path on each line. Readable are .txt (a blank
-    line ends a document, or see --documents), .jsonl, .json, .csv and .tsv, also compressed, .parquet, .arrow,
+    line ends a document, or see --documents), .md, .jsonl, .json, .csv, .tsv, also compressed, .parquet, .arrow,
     folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German. A single
     .toml file is a mixture of sources, each with a weight.
 
@@ -188,9 +188,9 @@ def _list_options(text: TextConfig) -> list[str]:
     """The options that give these settings, without those that have their default."""
     options = []
     for field in dataclasses.fields(text):
-        value, flag = getattr(text, field.name), "--" + field.name.replace("_", "-")
+        value, name = getattr(text, field.name), field.name.replace("_", "-")
         if value != field.default:
-            options += [flag] if value is True else [flag, str(value)]
+            options += [f"--{'' if value else 'no-'}{name}"] if isinstance(value, bool) else [f"--{name}", str(value)]
     return options
 
 

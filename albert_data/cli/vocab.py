@@ -64,7 +64,7 @@ def vocab(inputs: tuple[str, ...], output: Path, as_json: bool, **settings: Any)
     """Train a vocabulary on text.
 
     INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt (a
-    blank line ends a document, or see --documents), .jsonl, .json, .csv and .tsv, also compressed, .parquet, .arrow,
+    blank line ends a document, or see --documents), .md, .jsonl, .json, .csv, .tsv, also compressed, .parquet, .arrow,
     folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German. A single
     .toml file is a mixture of sources; their weights do not matter here.
 

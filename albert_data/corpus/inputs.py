@@ -32,6 +32,8 @@ from albert_data.corpus.formats.recognition import (
     COMPRESSIONS,
     SPLIT,
     TABLES,
+    find_command,
+    find_contradiction,
     find_json,
     has_fields,
     is_compressed,
@@ -84,6 +86,7 @@ from albert_data.text.wording import list_some
 SHOWN = 3  # files of each reason, and inputs of each encoding
 _TO_READ = "; name one as an input to read it"
 HIDDEN, UNKNOWN, FOLDER_LINK, NO_DATA, OTHER_SPLIT = "hidden", "unknown", "link", "no data", "split"
+PACKED = "packed"
 # What each reason stands for, and the advice after the names.
 _REASONS = {
     UNKNOWN: ("files of no known ending", f"; readable are {ALLOWED_NAMES}"),
@@ -99,10 +102,13 @@ Skipped = defaultdict[str, list[str]]  # paths by reason
 
 
 def _describe_skipped(skipped: Skipped, *, with_advice: bool) -> Iterator[str]:
-    """A line for each reason. with_advice: how to read such files."""
-    for reason, (what, advice) in _REASONS.items():
-        if paths := skipped.get(reason):
-            yield f"skipped {what} ({len(paths):,}): {list_some(paths, SHOWN)}{advice if with_advice else ''}"
+    """A line for each reason, and for each kind of packed files. with_advice: how to read such files."""
+    lines = [(what, with_advice * advice, skipped.get(reason, [])) for reason, (what, advice) in _REASONS.items()]
+    for kind, paths in group_paths((find_command(path)[0], path) for path in skipped.get(PACKED, ())).items():
+        lines.append((f"{kind} files", f"; {find_command(paths[0])[1]}", paths))
+    for what, advice, paths in lines:
+        if paths:
+            yield f"skipped {what} ({len(paths):,}): {list_some(paths, SHOWN)}{advice}"
 
 
 # ---- lists of inputs: `@files.txt` stands for the names in files.txt, a path or glob on each line ----
@@ -163,7 +169,7 @@ _STREAM_PATHS = ("/dev/stdin", "/dev/fd/", "/proc/")
 class Input:
     """One file of a corpus, or a stream: stdin, a pipe, a device, which can be read once.
 
-    format: "auto" for a stream whose name does not show it
+    format: AUTO for a stream whose name does not show it
     size: bytes on the disk, 0 for a stream
     modified_ns: nanoseconds since the epoch, 0 for a stream
     encoding: the one that the settings or a byte order mark names, or that was found; None if none is, or if no mark
@@ -269,7 +275,7 @@ def _find_all(
     found: dict[object, Input] = {}
     for name, language, found_by in _split_names(names, say):
         beside: Skipped = defaultdict(list)
-        paths = {path: _identify(path) for path in _expand(name, beside)}
+        paths = {path: _identify(path) for path in _expand(name, text.format, beside)}
         for line in _describe_skipped(beside, with_advice=True):
             say(line)
         for reason, others in beside.items():
@@ -404,11 +410,11 @@ def _is_stream_path(path: str) -> bool:
     return os.path.abspath(path).startswith(_STREAM_PATHS)
 
 
-def _expand(name: str, skipped: Skipped) -> Iterable[str]:
+def _expand(name: str, format: str, skipped: Skipped) -> Iterable[str]:
     if name == STDIN:
         return [STDIN]
     if (kind := find_kind(name)) is not None:
-        return _walk(name, skipped) if kind == FOLDER else [name]
+        return _walk(name, format, skipped) if kind == FOLDER else [name]
     matches = list(_choose_files(find_storage(name).glob(name), skipped))
     if not matches:
         kind = "matches no file" if glob.has_magic(name) else "does not exist"
@@ -418,7 +424,7 @@ def _expand(name: str, skipped: Skipped) -> Iterable[str]:
     return matches
 
 
-def _walk(folder: str, skipped: Skipped) -> list[str]:
+def _walk(folder: str, format: str, skipped: Skipped) -> list[str]:
     found: list[str] = []
     for root, folders, files in find_storage(folder).walk(folder, _refuse_folder):
         known, is_folder, names = list[str](), set(folders), sorted([*folders, *files])
@@ -430,15 +436,17 @@ def _walk(folder: str, skipped: Skipped) -> list[str]:
             is_data = data is None or path in data
             if name in others:
                 skipped[OTHER_SPLIT].append(path)
-            elif name not in is_folder and (name in DESCRIPTIONS or (not is_data and match_name(name))):
+            elif name not in is_folder and (
+                name in DESCRIPTIONS or (not is_data and (format != AUTO or match_name(name)))
+            ):
                 skipped[NO_DATA].append(path)
             elif name.startswith(_HIDDEN):
                 skipped[HIDDEN].append(path)
             elif name in is_folder:
                 if find_kind(path, follow=False) == LINK:
                     skipped[FOLDER_LINK].append(path)
-            elif recognise(path) is None:
-                skipped[UNKNOWN].append(path)
+            elif recognise(path, format) is None:
+                skipped[PACKED if find_command(name)[0] else UNKNOWN].append(path)
             else:
                 known.append(path)
         folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN) and name not in others)
@@ -481,24 +489,24 @@ def _describe(path: str, text: TextConfig) -> Input | RefusedInput:
     """An input, or why it can't be read: so the user learns of all such files at once."""
     status = None if path == STDIN else _read_status(path)
     if status is None or status.kind != FILE or _is_stream_path(path):
-        return _describe_stream(path, status, text.encoding)
+        return _describe_stream(path, status, text)
     try:
         with _readable(path):
-            return _describe_fields(_describe_file(path, status, text.encoding), text)
+            return _describe_fields(_describe_file(path, status, text), text)
     except RefusedInput as error:
         return error
 
 
-def _describe_stream(path: str, status: Status | None, encoding: str | None) -> Input:
+def _describe_stream(path: str, status: Status | None, text: TextConfig) -> Input:
     """Stdin (without a status), a pipe or a device."""
-    format, compression = "auto", None
+    format, compression, encoding = text.format, None, text.encoding
     if status is None:
         if sys.stdin is None:
             raise InputError("input - is closed: this process has no stdin; name files, or pipe text into it")
     elif status.kind == SOCKET:
         raise InputError(f"input {path} is a socket, which can't be opened; name files, pipes, or - for stdin")
     else:
-        format, compression = recognise(path) or ("auto", COMPRESSIONS.get(os.path.splitext(path.lower())[1]))
+        format, compression = recognise(path, format) or (AUTO, COMPRESSIONS.get(os.path.splitext(path.lower())[1]))
     if format in TABLES:
         raise InputError(f"input {path} is a pipe or device, and a table can't be read from one; give a file")
     if encoding == AUTO:
@@ -509,12 +517,14 @@ def _describe_stream(path: str, status: Status | None, encoding: str | None) -> 
     return Input(path=path, format=format, compression=compression, is_stream=True, encoding=encoding)
 
 
-def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
-    """Raises RefusedInput for a file in another encoding, or of no text, and OSError."""
-    matched = recognise(path)
+def _describe_file(path: str, status: Status, text: TextConfig) -> Input:
+    """Raises RefusedInput for a file in another encoding or format, or of no text, and OSError."""
+    matched, encoding = recognise(path, text.format), text.encoding
     if matched is None:
         if path.lower().endswith(".toml"):
             raise InputError(f"input {path}: a mixture must be the only input, without a language or a list around it")
+        if (packed := find_command(path))[0]:
+            raise InputError(f"input {path} is a {packed[0]} file, which is not read; {packed[1]}")
         raise InputError(f"input {path} is of no known kind; readable are {ALLOWED_NAMES}")
     item = Input(
         path=path,
@@ -528,6 +538,7 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
     with item.origin.open_file() as file:
         sample = file.read(SAMPLE_BYTES)
     if item.format in TABLES:
+        _check_named(item, sample, text.format)
         return replace(item, encoding=None)
     is_odd = item.compression is not None and not is_compressed(sample, item.compression)
     if encoding == AUTO:
@@ -543,12 +554,20 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
         ending = os.path.splitext(path)[1]
         oddity = f"not compressed as the name says, so nothing of it can be read; name it without {ending}"
         return replace(item, oddity=oddity)
-    if item.format == "jsonl" and (item.compression or item.encoding not in (None, UTF8)):
+    is_judged = item.format == "jsonl" or text.format != AUTO  # by what it holds, not only by its name
+    if is_judged and (item.compression or item.encoding not in (None, UTF8)):
         with open_input(item)[0] as stream:
             sample = read_beginning(stream)[0]
+    _check_named(item, sample, text.format)
     if item.format == "jsonl" and (json := find_json(sample)):
         return replace(item, format="json", oddity=f"{json}, so it is read as a .json file")
     return item
+
+
+def _check_named(item: Input, beginning: bytes, format: str) -> None:
+    """Raise RefusedInput for a file that begins otherwise than the format that the user names for all."""
+    if format != AUTO and (look := find_contradiction(format, beginning)):
+        raise RefusedInput(item.path, f"{look}, not {format}, as --format says", "leave --format out, or the file")
 
 
 def _describe_fields(item: Input, text: TextConfig) -> Input:

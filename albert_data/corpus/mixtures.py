@@ -33,7 +33,7 @@ _TABLE = "source"
 # Settings of TextConfig.
 TEXT_KEYS = (
     *("language", "text_field", "documents", "sentences", "unwrap", "encoding", "unicode", "where"),
-    *("delimiter", "quoting"),
+    *("delimiter", "quoting", "header", "format"),
 )
 _KEYS = ("name", "paths", "weight", "tokens", *TEXT_KEYS)
 _SHARING = {"alpha": (0, 1), "max_passes": (1, MAX_PASSES)}  # keys of the file, with their range

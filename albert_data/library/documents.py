@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.config import DOCUMENT_RULES, TextConfig
+from albert_data.config import AUTO, DOCUMENT_RULES, TextConfig
 from albert_data.corpus.fields import look_up, name_field, split_names
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import Names, find_sources
@@ -77,8 +77,9 @@ def _check(inputs: Names | None, documents: Any, text: TextConfig) -> None:
             f"documents is of the type {type(documents).__name__}; give a list or another iterable of str or dicts, a "
             "table, or one split of a data set"
         )
-    if text.encoding is not None:
-        raise ArgumentError("--encoding is for files, and documents from memory have none; leave it out")
+    if text.encoding is not None or text.format != AUTO:
+        option = "--format" if text.encoding is None else "--encoding"
+        raise ArgumentError(f"{option} is for files, and documents from memory have none; leave it out")
 
 
 def _is_table(documents: Any) -> bool:

@@ -118,7 +118,7 @@ class SourceEntry:
     paths: as the mixture names them; none of a language
     num_inputs: how many of the build's inputs are of this source; they are listed source by source; 0 of a language
     weight, tokens, alpha: a weight, or a budget of tokens, or a share by size with at most max_passes
-    language .. quoting: as in TextConfig
+    language .. format: as in TextConfig
     """
 
     name: str
@@ -138,6 +138,8 @@ class SourceEntry:
     where: str | None = None
     delimiter: str = AUTO
     quoting: str = AUTO
+    header: bool = True
+    format: str = AUTO
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Read .csv and .tsv: a header, then a record a row.
+"""Read .csv and .tsv: a header, then a record a row; or rows alone, whose fields are numbers from 1.
 
 A field that begins with a quotation mark is quoted if the next single mark stands before a delimiter, a line end or the
 file's end, or blanks before these. It may hold delimiters, line ends, and marks, which are doubled (RFC 4180). Its mark
@@ -17,15 +17,16 @@ import csv
 import io
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 from albert_data.config import AUTO, LONG_QUOTES, NO_QUOTES, TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import list_names, name_field
+from albert_data.corpus.fields import list_names, name_field, split_names
 from albert_data.corpus.formats.records import FieldColumns, Records, find_columns
 from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.errors import InputError
@@ -47,17 +48,23 @@ def read_rows(stream: io.BufferedIOBase, origin: Origin, text: TextConfig, damag
     """Yield the rows of an open file."""
     file = _decode(stream)
     rows = _read_rows(_Lines(file.readline), origin, text, damage)
-    if header := next(rows, (0, []))[1]:
-        yield _name_fields(header, rows, origin.path, text)
+    if first := next(rows, None):
+        header = _name_columns(first[1], text)
+        yield _name_fields(header, rows if text.header else chain([first], rows), origin.path, text)
     file.detach()  # otherwise its end closes the stream
 
 
 def find_delimiter(stream: io.BufferedIOBase, origin: Origin, text: TextConfig) -> str:
     """The delimiter of an open file. Raises InputError if it is not found, or the header lacks the text fields."""
     table = _open(_Lines(_decode(stream).readline), origin, text)
-    if header := next(table.read(), None):
-        _find_columns(header, origin.path, text)
+    if first := next(table.read(), None):
+        _find_columns(_name_columns(first, text), origin.path, text)
     return table.delimiter
+
+
+def _name_columns(first: list[str], text: TextConfig) -> list[str]:
+    """The names of the fields, by the first row."""
+    return first if text.header else [str(number) for number in range(1, len(first) + 1)]
 
 
 def _decode(stream: io.BufferedIOBase) -> io.TextIOWrapper:
@@ -65,7 +72,7 @@ def _decode(stream: io.BufferedIOBase) -> io.TextIOWrapper:
     return io.TextIOWrapper(cast(Any, stream), "utf-8-sig", errors="surrogateescape", newline="")
 
 
-def _name_fields(header: list[str], rows: Iterator[tuple[int, list[str]]], path: str, text: TextConfig) -> Records:
+def _name_fields(header: list[str], rows: Iterable[tuple[int, list[str]]], path: str, text: TextConfig) -> Records:
     columns = _find_columns(header, path, text)
     texts, language, group, compared = columns.texts, columns.language, columns.group, columns.compared
     return Records(
@@ -87,7 +94,9 @@ def _name_fields(header: list[str], rows: Iterator[tuple[int, list[str]]], path:
 def _find_columns(header: Sequence[str], path: str, text: TextConfig) -> FieldColumns:
     """Raises RefusedInput if a header has no text field."""
     find = partial(_find_column, header, path)
-    return find_columns(text, header, path, find, lambda: list_names(header))
+    is_number = text.header and all(name.isdecimal() for name in split_names(text.text_field))
+    advice = ("pass --no-header if the first row is data: then fields are numbers from 1",) if is_number else ()
+    return find_columns(text, header, path, find, lambda: list_names(header), *advice)
 
 
 def _find_column(header: Sequence[str], path: str, name: str, option: str | None) -> int | None:
@@ -101,26 +110,27 @@ def _find_column(header: Sequence[str], path: str, name: str, option: str | None
 
 
 def _read_rows(lines: _Lines, origin: Origin, text: TextConfig, damage: Damage) -> Iterator[tuple[int, list[str]]]:
-    """The header, then the rows as wide as it, each with its number; blank lines are no rows."""
-    table, number, num_stray, num_malformed = _open(lines, origin, text), -1, 0, 0
+    """The header or first row, then the rows as wide as it, each with its number; blank lines are no rows."""
+    table, num_stray, num_malformed, start = _open(lines, origin, text), 0, 0, 0 if text.header else 1
+    number, first = start - 1, "header" if text.header else "first row"
 
     def count(reason: str, detail: str, times: int = 1) -> None:
         damage.add(reason, origin.path, f"row {number}", detail, times)
 
-    for number, row in enumerate(table.read()):
+    for number, row in enumerate(table.read(), start):
         if table.num_stray > num_stray:
             count("stray_quote", "a quotation mark encloses no field; see --quoting", table.num_stray - num_stray)
             num_stray = table.num_stray
         if row is None:
             count("row_too_long", f"over {MAX_ROW} bytes or {_MAX_FIELDS} fields")
-            if not number:  # nothing says what the columns are
+            if number == start:  # nothing says what the columns are
                 return
         elif len(row) == table.width:
             yield number, row
         else:
             num_malformed += 1
             if num_malformed == 1:  # the others are counted at the end, which takes a fifth of the time
-                count("malformed_row", f"{len(row)} fields, but the header has {table.width}")
+                count("malformed_row", f"{len(row)} fields, but the {first} has {table.width}")
     if num_malformed > 1:
         count("malformed_row", "", num_malformed - 1)
     if lines.error is not None:
@@ -140,13 +150,13 @@ def _open(lines: _Lines, origin: Origin, text: TextConfig) -> _Table:
     lines.put_back(sample[1:] if named else sample)
     delimiter = text.delimiter
     if delimiter == AUTO:
-        delimiter = named[1] if named else _find_delimiter(sample, origin, text.quoting)
-    return _Table(lines, delimiter, text.quoting)
+        delimiter = named[1] if named else _find_delimiter(sample, origin, text)
+    return _Table(lines, delimiter, text)
 
 
-def _find_delimiter(sample: list[str], origin: Origin, quoting: str) -> str:
+def _find_delimiter(sample: list[str], origin: Origin, text: TextConfig) -> str:
     """That of the most rows as wide as the header; of several, the one that gives it the most fields."""
-    tables = {one: _Table(_Lines(lambda size: "", sample), one, quoting) for one in _DELIMITERS}
+    tables = {one: _Table(_Lines(lambda size: "", sample), one, text) for one in _DELIMITERS}
     found = {one: rows for one, table in tables.items() if (rows := table.read()) and len(next(rows, None) or ()) > 1}
     if len(found) < 2:
         return next(iter(found), OF_NAME[origin.format])
@@ -176,9 +186,10 @@ class _Table:
     num_stray: marks that begin a field and were read as characters; run: of these, since the last quoted field
     """
 
-    def __init__(self, lines: _Lines, delimiter: str, quoting: str) -> None:
+    def __init__(self, lines: _Lines, delimiter: str, text: TextConfig) -> None:
         self.delimiter, self.width, self.num_stray, self._run, self._lines = delimiter, 0, 0, 0, lines
-        self._max_stray, self._is_long = 0 if quoting == NO_QUOTES else _MAX_STRAY, quoting == LONG_QUOTES
+        self._max_stray, self._is_long = 0 if text.quoting == NO_QUOTES else _MAX_STRAY, text.quoting == LONG_QUOTES
+        self._has_header = text.header
         # Some of a quoted field up to the end of a line, or all of it, the mark that closes it, and blanks behind that.
         blank = " *" if delimiter != " " else ""
         self._quoted = re.compile(rf'((?:[^"]++|"")*+)(?:"({blank})(?=[{re.escape(delimiter)}\r\n]|\Z))?')
@@ -297,6 +308,8 @@ class _Table:
 
     def _are_no_rows(self, lines: list[str]) -> bool:
         """Whether most lines differ from the header in their width: so they are text, and no rows between two marks."""
+        if not self.width and not self._has_header:  # nothing says what rows are
+            return True
         num_odd = sum(line.count(self.delimiter) != self.width - 1 for line in lines)
         return self.width > 1 and 2 * num_odd > len(lines)
 

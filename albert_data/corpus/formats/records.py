@@ -70,6 +70,7 @@ def find_columns(
     path: str,
     find: Callable[[str, str | None], Any],
     describe: Callable[[], str],
+    advice: str = "name fields of text with --text-field",
 ) -> FieldColumns:
     """The columns of a table with fields of some names. Raises RefusedInput if it has no text field.
 
@@ -79,8 +80,7 @@ def find_columns(
     texts = [column for name in wanted if (column := find(name, "--text-field")) is not None]
     if not texts:
         missing = " or ".join(map(name_field, wanted))
-        what, next_step = f"without the field {missing}, with {describe()}", "name fields of text with --text-field"
-        raise RefusedInput(path, what, next_step)
+        raise RefusedInput(path, f"without the field {missing}, with {describe()}", advice)
     return FieldColumns(
         texts=texts,
         has_all_texts=len(texts) == len(wanted),

@@ -14,7 +14,7 @@ from albert_data.storage import FILE, find_kind, make_path
 from albert_data.storage.files import read_json
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
-DESCRIPTIONS = (STATE, SPLITS, "dataset_info.json", "dataset_infos.json")
+DESCRIPTIONS = (STATE, SPLITS, "dataset_info.json", "dataset_infos.json", "README.md")
 
 
 def list_other_splits(folder: str) -> list[str]:

@@ -77,6 +77,8 @@ _NO_TEXT = (
     (b"BZh91AY&SY", "compressed by bzip2, so its name must end in .bz2"),
     (b"\xfd7zXZ\x00", "compressed by xz, so its name must end in .xz"),
     (b"\x28\xb5\x2f\xfd", "compressed by zstd, so its name must end in .zst"),
+    (b"PAR1\x15", "a Parquet file, as for --format parquet"),
+    (b"ARROW1\x00\x00", "an Arrow file, as for --format arrow"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z file"),
     (b"\x89PNG\r\n", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
