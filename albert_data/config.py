@@ -20,7 +20,7 @@ from albert_data.text.languages import normalise_language
 
 Config = TypeVar("Config")
 SENTENCE_RULES = ("prose", "lines")
-DOCUMENT_RULES = ("blank-line", "file")
+DOCUMENT_RULES = BLANK_LINE, LINE, FILE = ("blank-line", "line", "file")
 AUTO, NO_QUOTES, LONG_QUOTES = "auto", "none", "long"
 QUOTING = (AUTO, NO_QUOTES, LONG_QUOTES)
 FORMATS = (AUTO, "txt", "jsonl", "json", "csv", "tsv", "wiki", "parquet", "arrow")
@@ -84,6 +84,7 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 _DELIMITER_NAMES = {"tab": "\t", "\\t": "\t"}
 _MAX_POINTS = 100  # in names of fields: each leads into an object
+_SEPARATOR = re.compile("[^\n\r\x85\u2028\u2029]{1,256}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,9 @@ class TextConfig:
     language: an ISO 639 code; kept in its shortest form ("pt" for "pt-BR").
     text_field: the field of a record that holds the text, or several joined by commas; fields.py has the rule.
     strict: stop at the first damage. By default damage is repaired or skipped, and counted.
-    documents: a document of a .txt file ends at a "blank-line", or with the "file". A JSON line is always one document.
+    documents: a document of a .txt file ends at a "blank-line", or with the "line" or the "file". A JSON line is always
+    one document.
+    document_separator: a text that ends a document of a .txt file, in place of a blank line.
     unwrap: join the lines of hard-wrapped paragraphs.
     encoding: the encoding of all inputs, by any name that Python knows. None: each file is UTF-8, or it begins with the
     byte order mark of UTF-16 or UTF-32. AUTO: each file is read once more to find its encoding.
@@ -104,6 +107,8 @@ class TextConfig:
     drop_repeated_lines: remove lines that stand in so many distinct documents or more. None: remove none.
     where: conditions on fields that a record must meet, as corpus/conditions.py has them. None: all records are read.
     unicode: "as-is" leaves characters as they are, "nfc" composes them: then one text always has the same bytes.
+    min_chars: leave out documents of fewer characters of canonical text, without its last line feed. None: read all.
+    exclude: patterns of paths that are not read, joined by commas; corpus/inputs.py has the rule.
     delimiter: of the fields in .csv and .tsv, a character or "tab". AUTO: that of each file is found.
     quoting: of fields in .csv and .tsv: "auto"; "long", also over 64 line ends or 1 MiB of lines like rows; or "none".
     header: whether the first row of .csv and .tsv names the fields. Otherwise they are numbers from 1.
@@ -114,7 +119,8 @@ class TextConfig:
     language: str = "en"
     text_field: str = "text"
     strict: bool = False
-    documents: str = "blank-line"
+    documents: str = BLANK_LINE
+    document_separator: str | None = None
     unwrap: bool = False
     encoding: str | None = None
     language_field: str | None = None
@@ -122,6 +128,8 @@ class TextConfig:
     unicode: str = AS_IS
     drop_repeated_lines: int | None = None
     where: str | None = None
+    min_chars: int | None = None
+    exclude: str | None = None
     delimiter: str = AUTO
     quoting: str = AUTO
     header: bool = True
@@ -132,6 +140,14 @@ class TextConfig:
         check_choice("format", self.format, FORMATS)
         check_choice("sentences", self.sentences, SENTENCE_RULES)
         check_choice("documents", self.documents, DOCUMENT_RULES)
+        if (separator := self.document_separator) is not None:
+            if self.documents != BLANK_LINE:
+                raise ConfigError(f"document_separator takes the place of documents={self.documents}; give one of them")
+            if separator != separator.strip() or not _SEPARATOR.fullmatch(separator):
+                raise ConfigError(
+                    f"document_separator is {separator!r:.80}; allowed are 1 to 256 characters without line ends, and "
+                    "without white space around them"
+                )
         check_choice("unicode", self.unicode, UNICODE_FORMS)
         object.__setattr__(self, "language", normalise_language(self.language))
         if not all(name.strip() for name in self.text_field.split(",")):
@@ -150,6 +166,10 @@ class TextConfig:
                 raise ConfigError(f"the field {field!r:.80} has over {_MAX_POINTS} points; name another field")
         if self.drop_repeated_lines is not None:
             check_range("drop_repeated_lines", self.drop_repeated_lines, 2, 10**9)
+        if self.min_chars is not None:
+            check_range("min_chars", self.min_chars, 1, 10**9)
+        if not all(pattern.strip("/") for pattern in self.exclusions):
+            raise ConfigError(f"exclude is {self.exclude!r:.80}; give names or globs of paths, joined by commas")
         if self.encoding is not None:
             object.__setattr__(self, "encoding", _normalise_encoding(self.encoding))
         check_choice("quoting", self.quoting, QUOTING)
@@ -163,6 +183,21 @@ class TextConfig:
     def conditions(self) -> tuple[Condition, ...]:
         """Those of `where`. Raises ConfigError if it is none."""
         return parse_where(self.where).conditions
+
+    @property
+    def exclusions(self) -> tuple[str, ...]:
+        return () if self.exclude is None else tuple(self.exclude.split(","))
+
+    @property
+    def ends_at_blank(self) -> bool:
+        """Whether blank lines end the documents of .txt files."""
+        return self.documents == BLANK_LINE and self.document_separator is None
+
+    @property
+    def divider(self) -> bytes | None:
+        """The bytes that end a document inside a .txt file; None if a blank line does, or nothing."""
+        divider = "\n" if self.documents == LINE else self.document_separator
+        return divider.encode() if divider else None
 
 
 DEFAULT_TEXT = TextConfig()
@@ -330,6 +365,7 @@ class BuildConfig:
     compression: of the shards. Only uncompressed shards can be mapped into memory.
     keep_duplicates: keep all of several equal documents. By default one is kept.
     drop_near_duplicates: of documents whose `similarity` is at least that (0.5 to 1), keep one; see survey/.
+    sample: use such a share of the documents, drawn by their keys, but all benchmarks and all that is for validation.
     alpha, max_passes: of languages that records or inputs name, the shares by size; None for the text as it is.
     """
 
@@ -341,6 +377,7 @@ class BuildConfig:
     keep_duplicates: bool = False
     drop_near_duplicates: bool = False
     similarity: float = 0.8
+    sample: float | None = None
     alpha: float | None = None
     max_passes: float = 4.0
 
@@ -348,6 +385,8 @@ class BuildConfig:
         check_types(self)
         check_range("validation_fraction", self.drawn_fraction, 0.0, 0.5)
         check_range("similarity", self.similarity, 0.5, 1.0)
+        if self.sample is not None and not 0 < self.sample <= 1:
+            raise ConfigError(f"sample is {self.sample!r}; allowed are shares above 0, up to 1")
         if self.alpha is not None:
             check_range("alpha", self.alpha, 0.0, 1.0)
         elif self.max_passes != BuildConfig.max_passes:

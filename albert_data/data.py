@@ -64,6 +64,18 @@ class Lines(_HasColumns):
     document_offsets: np.ndarray
     wholes: np.ndarray | None = None
 
+    def take(self, is_taken: np.ndarray) -> Lines:
+        """Some of the documents. is_taken: bool, of each."""
+        document_offsets, has_line = take_items(self.document_offsets, is_taken)
+        line_offsets, has_byte = take_items(self.line_offsets, has_line)
+        return Lines(
+            utf8=self.utf8[has_byte],
+            line_offsets=line_offsets,
+            document_offsets=document_offsets,
+            columns=self.columns.take(is_taken),
+            wholes=None if self.wholes is None else self.wholes[is_taken],
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Text(_HasColumns):

@@ -224,7 +224,14 @@ def test_every_option_of_build_reaches_the_manifest(here):
     flags = {"strict": True, "unwrap": True, "drop_near_duplicates": True, "keep_duplicates": False, "header": False}
     values: dict[str, Any] = {
         **{"sentences": "lines", "language": "de", "text_field": "body", "similarity": 0.75},
-        **{"documents": "file", "encoding": "utf-8", "language_field": "lang", "group_field": "book"},
+        **{
+            "documents": "blank-line",
+            "document_separator": "<eos>",
+            "min_chars": 3,
+            "exclude": "a/,*.b",
+            "sample": 0.99,
+        },
+        **{"encoding": "utf-8", "language_field": "lang", "group_field": "book"},
         **{"max_seq_len": 33, "short_seq_prob": 0.25, "ngram": 2, "mask_prob": 0.25},
         **{"dupe_factor": 2, "seed": 9, "validation_fraction": 0.45, "num_shards": 3, "compression": "lz4"},
         **{"masking": "ngram", "replace": "70/20/10", "pairs": "nsp", "drop_repeated_lines": 3},

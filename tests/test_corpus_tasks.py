@@ -34,7 +34,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file that stands for all. Sizes are divided by 2^17, and every document has 7 bytes."""
     for name in ("_MIN_TASK_BYTES", "_MAX_TASK_BYTES", "_LARGE_TASK_BYTES"):
         monkeypatch.setattr(tasks, name, getattr(tasks, name) >> 17)
-    monkeypatch.setattr(tasks, "find_document", lambda file, format, at, stop, size: min(at // 7 * 7 + 7, size))
+    monkeypatch.setattr(tasks, "find_document", lambda file, format, at, stop, size, mark: min(at // 7 * 7 + 7, size))
     (tmp_path / "text").touch()
     return str(tmp_path / "text")
 
@@ -69,7 +69,7 @@ def test_the_parts_are_all_of_each_file_and_end_between_documents(path, sizes, f
 def test_many_files_are_split_at_a_time(path, monkeypatch):
     threads = set[int]()
 
-    def cut(file: Any, format: str, at: int, stop: int, size: int) -> int:
+    def cut(file: Any, format: str, at: int, stop: int, size: int, mark: bytes | None) -> int:
         threads.add(threading.get_ident())
         time.sleep(0.01)
         return at

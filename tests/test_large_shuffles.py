@@ -190,7 +190,7 @@ def test_shards_grow_where_a_split_would_have_more_than_forty_thousand(slices, n
 
 def test_tasks_grow_so_that_they_stay_few(tmp_path, monkeypatch):
     (tmp_path / "a.txt").touch()
-    monkeypatch.setattr(tasks, "find_document", lambda file, format, at, stop, size: at)
+    monkeypatch.setattr(tasks, "find_document", lambda file, format, at, stop, size, mark: at)
     monkeypatch.setattr(tasks, "_MIN_TASK_BYTES", 4 << 20)
     for gigabytes, wanted in ((1, 120), (50, 2110), (1000, 2150), (5000, 9450), (20_000, 10_200)):
         path, total = str(tmp_path / "a.txt"), gigabytes * 10**9

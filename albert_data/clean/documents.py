@@ -26,10 +26,10 @@ from albert_data.clean.repetition import drop_lines
 from albert_data.clean.unwrapping import unwrap
 from albert_data.config import NFC, TextConfig
 from albert_data.corpus.blocks import RECORDS, Block
-from albert_data.corpus.damage import PAGE_FURNITURE, REPEATED_LINES, Damage
+from albert_data.corpus.damage import PAGE_FURNITURE, REPEATED_LINES, SHORT, Damage
 from albert_data.corpus.formats.json_lines import parse_lines
 from albert_data.corpus.layout import count_layout
-from albert_data.corpus.lines.line_ends import break_lines
+from albert_data.corpus.lines.line_ends import break_lines, divide
 from albert_data.corpus.lines.long_documents import MAX_DOCUMENT, MAX_LINE, cut_document, hash_beginning
 from albert_data.corpus.lines.valid_utf8 import is_utf8, repair
 from albert_data.corpus.lines.white_space import BLANK_LINE, clear_invisible_lines, find_odd_white, skip_white
@@ -105,7 +105,7 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
         damage.layout["uncomposed_documents"] += int(np.count_nonzero(own != keys))
     count_layout(utf8, line_offsets, document_offsets, damage.layout)
     counts.num_documents += len(keys)
-    return replace(
+    lines = replace(
         lines,
         columns=columns._replace(
             keys=keys,
@@ -114,6 +114,23 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
         ),
         wholes=_fill(texts.wholes, numbers, keys, block.whole) if block.whole or texts.wholes is not None else None,
     )
+    return lines if config.min_chars is None else leave_out(lines, _has_chars(lines, config.min_chars), SHORT, damage)
+
+
+def leave_out(lines: Lines, stays: np.ndarray, reason: str, damage: Damage) -> Lines:
+    """The documents that stay; the others are counted, but not by input. stays: bool, of each."""
+    if stays.all():
+        return lines
+    damage.counts[reason] += int(np.count_nonzero(~stays))
+    return lines.take(stays)
+
+
+def _has_chars(lines: Lines, least: int) -> np.ndarray:
+    """Which documents have so many characters before the last line feed, or are part of one that was cut: bool."""
+    num_before = np.append(0, np.cumsum((lines.utf8 & 0xC0) != 0x80))[lines.line_offsets[lines.document_offsets]]
+    is_part = False if lines.wholes is None else lines.wholes != lines.document_keys
+    has_chars: np.ndarray = (np.diff(num_before) > least) | is_part
+    return has_chars
 
 
 def _apply(
@@ -157,7 +174,7 @@ def batch_documents(lines: Lines) -> Iterator[Lines]:
 
 def _read_texts(block: Block, config: TextConfig, damage: Damage) -> _Texts:
     is_text = block.origin.format in ("txt", RECORDS)
-    texts = _repair(block, damage) if is_text else _join(*parse_lines(block, config, damage))
+    texts = _repair(block, config, damage) if is_text else _join(*parse_lines(block, config, damage))
     data = texts.data if block.origin.format == "txt" else break_lines(texts.data)
     texts = texts._replace(data=clear_invisible_lines(data))
     return _compose(texts) if config.unicode == NFC else texts
@@ -172,16 +189,19 @@ def _compose(texts: _Texts) -> _Texts:
     return texts._replace(data=utf8.tobytes(), ends=new[np.searchsorted(old, texts.ends)])
 
 
-def _repair(block: Block, damage: Damage) -> _Texts:
+def _repair(block: Block, config: TextConfig, damage: Damage) -> _Texts:
     """A text block as valid UTF-8; each document with invalid bytes counts once."""
     source_codes = None if block.source_codes is None else np.array(block.source_codes, np.uint32)
     groups = None if block.groups is None else np.array(block.groups, np.uint64)
-    texts = _Texts(block.data, np.array(block.ends or (), np.int64), block.ends is None, source_codes, groups)
-    if is_utf8(np.frombuffer(block.data, np.uint8)):
+    data, ends, ends_at_blank = block.data, np.array(block.ends or (), np.int64), block.ends is None
+    if ends_at_blank and not config.ends_at_blank:
+        (data, ends), ends_at_blank = divide(data, config.divider, damage.matched), False
+    texts = _Texts(data, ends, ends_at_blank, source_codes, groups)
+    if is_utf8(np.frombuffer(data, np.uint8)):
         return texts
-    cuts = block.ends or [*(separator.end() for separator in BLANK_LINE.finditer(block.data)), len(block.data)]
+    cuts = [*(blank.end() for blank in BLANK_LINE.finditer(data)), len(data)] if ends_at_blank else ends.tolist()
     documents = [
-        b"".join(repair([block.data[begin:end]], block.origin.path, block.locate(begin), damage))
+        b"".join(repair([data[begin:end]], block.origin.path, block.locate(begin), damage))
         for begin, end in pairwise([0, *cuts])
     ]
     ends = texts.ends if texts.ends_at_blank else np.cumsum([len(document) for document in documents], dtype=np.int64)

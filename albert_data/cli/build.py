@@ -87,6 +87,12 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
 )
 @_build_setting("--max-passes", "Maximum number of passes over a language with --alpha, times --dupe-factor.")
 @_build_setting(
+    "--sample",
+    "Share of the documents to read, above 0; a larger one has the same documents and more.  [default: all]",
+    type=float,
+    metavar="SHARE",
+)
+@_build_setting(
     "--validation-fraction",
     "Share of the documents to keep for validation; 0 gives none.  [default: 0.005; small corpora give up to 30, at "
     "most a tenth]",

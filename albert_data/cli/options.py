@@ -120,8 +120,13 @@ _TEXT_OPTIONS = (  # in the order of --help
     _text_setting("--text-field", "Field that contains the text; a.b is inside a, and a,b are joined.", metavar="NAME"),
     _text_setting(
         "--documents",
-        "What ends a document in .txt: a blank line, or the end of the file.",
+        "What ends a document in .txt: a blank line, each line, or the end of the file.",
         type=click.Choice(DOCUMENT_RULES),
+    ),
+    _text_setting(
+        "--document-separator",
+        "What ends a document in .txt in place of a blank line, such as '<|endoftext|>'.  [default: none]",
+        metavar="TEXT",
     ),
     _text_setting("--unwrap", "Join the lines of hard-wrapped paragraphs.", is_flag=True),
     _text_setting(
@@ -143,6 +148,20 @@ _TEXT_OPTIONS = (  # in the order of --help
         metavar="CONDITION",
         multiple=True,
         callback=lambda context, parameter, value: join_where(value) or None,
+    ),
+    _text_setting(
+        "--min-chars",
+        "Leave out documents of fewer than N characters.  [default: none]",
+        type=int,
+        metavar="N",
+    ),
+    _text_setting(
+        "--exclude",
+        "Skip paths inside folders, globs and lists that match, by name or from there on: '*.bak', drafts/. May be "
+        "repeated.",
+        metavar="GLOB",
+        multiple=True,
+        callback=lambda context, parameter, value: ",".join(value) if value else None,
     ),
     _text_setting(
         "--encoding",

@@ -21,7 +21,8 @@ from albert_data.vocab.report import VocabReport
 
 _WIDTH = 80  # columns of the list of settings
 # How None is shown; for all other settings, auto.
-_UNSET = dict.fromkeys(("language_field", "group_field", "drop_repeated_lines", "where", "alpha"), "none")
+_NONE = ("document_separator", "language_field", "group_field", "drop_repeated_lines", "where", "min_chars", "exclude")
+_UNSET = dict.fromkeys((*_NONE, "alpha", "sample"), "none")
 _UNSET["encoding"] = "UTF-8"
 
 

@@ -1,9 +1,9 @@
 """Raw bytes into blocks of whole documents, in bounded memory.
 
 In: an open file or a range of one. Out: `Block`s of whole documents of one format. In text files a document ends at a
-blank line, or with the file; in JSON lines files it ends with the line. A text document that fills 16 MiB without an
-end is cut while it is read, by the rule of long_documents.py, into several documents. In text files all line ends
-become line feeds here (line_ends.py); the lines of a JSON lines file end at line feeds alone.
+blank line or a divider, or with the file; in JSON lines files it ends with the line. A text document that fills 16 MiB
+without an end is cut while it is read, by the rule of long_documents.py, into several documents. In text files all line
+ends become line feeds here (line_ends.py); the lines of a JSON lines file end at line feeds alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from io import BufferedIOBase, BufferedReader
 from typing import NamedTuple
 
-from albert_data.config import TextConfig
+from albert_data.config import FILE, TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.lines.line_ends import break_lines, count_unfinished
 from albert_data.corpus.lines.long_documents import cut_document, hash_beginning
@@ -62,7 +62,7 @@ class Block:
     origin: with the format of `data`
     start: where `data` begins in the decompressed file, in bytes (only about there in a document that was cut while it
         was read), or the number of the first record
-    ends: where each document ends in `data`; None if blank lines (text) or line feeds (JSON lines) end them
+    ends: where each document ends in `data`; None if blank lines or dividers (text) or line feeds (JSON lines) end them
     source_codes, groups: of each record; None if the settings name no field for them
     whole: what identifies the document of which all are parts; 0 if they are none
     unit: what records are numbered by
@@ -104,17 +104,17 @@ def read_blocks(
     source = _Buffer(stream, origin, damage, start, length)
     if text.where is not None and source.format == "txt":
         raise InputError(f"input {origin.path} is text without fields, which --where needs; leave --where out")
-    is_one = source.format == "txt" and text.documents == "file"  # the file is one document
+    is_one = source.format == "txt" and text.documents == FILE  # the file is one document
     want = block_bytes(start)
     while source.fill(want):
-        whole = 0 if is_one else source.find_end()
+        whole = 0 if is_one else source.find_end(text.divider)
         end = len(source.pending) if source.ended else whole
         if end > 0:
             at, data = source.start, source.take(end)
             yield source.make_block(data, at, (end,) if is_one else None)
             want = block_bytes(source.start)
         elif source.format == "txt" and len(source.pending) >= GIANT_BYTES:
-            parts = _take_all(source) if is_one else _take_document(source)
+            parts = _take_all(source) if is_one else _take_document(source, text.divider, damage)
             yield from _read_giant(source, parts, damage, keep_layout=text.unwrap)
         elif source.format == "jsonl" and len(source.pending) > MAX_JSON_LINE:
             damage.add("line_too_long", origin.path, source.start, f"over {MAX_JSON_LINE} bytes")
@@ -212,11 +212,13 @@ class _Buffer:
     def make_block(self, data: bytes, start: int, ends: tuple[int, ...] | None) -> Block:
         return Block(data, self._origin._replace(format=self.format), start, ends)
 
-    def find_end(self) -> int:
-        """Where the last document ends that is surely complete, or 0."""
+    def find_end(self, divider: bytes | None) -> int:
+        """Where the last document ends that is surely complete, or 0. divider: of text, None for a blank line."""
         if self.format == "jsonl":
             return self.pending.rfind(b"\n") + 1
-        return _find_last_blank_line(self.pending)
+        if divider is None:
+            return _find_last_blank_line(self.pending)
+        return len(self.pending) - len(self.pending.split(divider)[-1]) if divider in self.pending else 0
 
     def skip_line(self) -> None:
         while self.fill(1):
@@ -262,8 +264,16 @@ def _take_all(source: _Buffer) -> Iterator[bytes]:
         yield source.take(len(source.pending))
 
 
-def _take_document(source: _Buffer) -> Iterator[bytes]:
-    """Take the bytes up to the next blank line, in parts."""
+def _take_document(source: _Buffer, divider: bytes | None, damage: Damage) -> Iterator[bytes]:
+    """Take the bytes up to the next blank line or divider, in parts."""
+    while divider is not None and source.fill(1):
+        if (at := source.pending.find(divider)) >= 0:
+            yield source.take(at)
+            damage.matched.add(source.take(len(divider)).decode())
+            return
+        # A divider may begin in the last bytes.
+        yield source.take(len(source.pending) if source.ended else max(len(source.pending) - len(divider) + 1, 0))
+        source.fill(_CHUNK)
     is_blank = False  # whether part of the present line is already taken, and all of it was white space
     while source.fill(1):
         found = REST_OF_BLANK_LINE.match(source.pending) if is_blank else None

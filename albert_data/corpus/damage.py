@@ -170,6 +170,8 @@ def _add(total: Any, other: Any, *names: str) -> None:
 
 # ---- damage ----
 
+SHORT, OUTSIDE_SAMPLE = "too_short", "outside_sample"
+LEFT_OUT = (*EXCLUSIONS, SHORT, OUTSIDE_SAMPLE)
 REASONS = {
     "invalid_utf8": "documents with bytes that can't be decoded (these become U+FFFD)",
     "lone_surrogate": "documents with an escaped lone surrogate (it becomes U+FFFD)",
@@ -187,6 +189,8 @@ REASONS = {
     "damaged_compression": "compressed files cut short or damaged, the rest of each lost",
     EXCLUDED: "records for which --where does not hold",
     WITHOUT_FIELD: "records without a field that --where names, or with null in it",
+    SHORT: "documents of fewer characters than --min-chars",
+    OUTSIDE_SAMPLE: "documents that --sample does not draw",
     "empty_document": "documents without text, skipped",
     "no_tokens": "documents that the tokenizer leaves empty, skipped",
     "long_document_cut": "cuts in documents over 4 MiB, each read as several",  # long_documents.MAX_DOCUMENT

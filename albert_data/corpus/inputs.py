@@ -11,12 +11,14 @@ import dataclasses
 import glob
 import io
 import os
+import re
 import stat
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -88,6 +90,8 @@ _TO_READ = "; name one as an input to read it"
 HIDDEN, UNKNOWN, FOLDER_LINK, NO_DATA, OTHER_SPLIT = "hidden", "unknown", "link", "no data", "split"
 PACKED = "packed"
 # What each reason stands for, and the advice after the names.
+_EXCLUDED = "--exclude "  # before the pattern: also a reason
+_MAGIC = re.compile(r"[^/]*[*?[].*")  # all but the folders that a glob begins with
 _REASONS = {
     UNKNOWN: ("files of no known ending", f"; readable are {ALLOWED_NAMES}"),
     NO_DATA: ("files beside the data of a data set", ""),
@@ -101,9 +105,26 @@ _REASONS = {
 Skipped = defaultdict[str, list[str]]  # paths by reason
 
 
+def _excludes(text: TextConfig, path: str, base: str, skipped: Skipped, *, is_folder: bool = False) -> bool:
+    """Whether `exclude` leaves out a path, or a folder around it below `base`. If so, it is put into `skipped`.
+
+    A pattern is compared with the name, and with the path from `base` on; if it ends in a slash, of folders alone.
+    """
+    parts = path.removeprefix(base).strip("/").split("/")
+    for pattern in text.exclusions:
+        for number, name in enumerate(parts, 1):
+            is_kind = is_folder or number < len(parts) or not pattern.endswith("/")
+            if is_kind and any(fnmatchcase(one, pattern.strip("/")) for one in ("/".join(parts[:number]), name)):
+                skipped[_EXCLUDED + pattern].append(path)
+                return True
+    return False
+
+
 def _describe_skipped(skipped: Skipped, *, with_advice: bool) -> Iterator[str]:
     """A line for each reason, and for each kind of packed files. with_advice: how to read such files."""
-    lines = [(what, with_advice * advice, skipped.get(reason, [])) for reason, (what, advice) in _REASONS.items()]
+    others = {reason: (f"files and folders by {reason}", "") for reason in skipped if reason.startswith(_EXCLUDED)}
+    reasons = (_REASONS | others).items()
+    lines = [(what, with_advice * advice, skipped.get(reason, [])) for reason, (what, advice) in reasons]
     for kind, paths in group_paths((find_command(path)[0], path) for path in skipped.get(PACKED, ())).items():
         lines.append((f"{kind} files", f"; {find_command(paths[0])[1]}", paths))
     for what, advice, paths in lines:
@@ -256,6 +277,9 @@ def find_inputs(
     streams = {_identify(item.path) for item in for_validation if item.is_stream}
     if streams and any(_identify(item.path) in streams for item in items if item.is_stream):
         raise InputError("one stream is named for training and for validation, but can be read only once; give files")
+    for some, kept in ((names, items), (validation, for_validation)):
+        if some and not kept:
+            raise InputError(f"--exclude leaves out all files of {list_some(some, SHOWN)}; exclude less")
     items += [replace(item, is_validation=True) for item in for_validation]
     if text.where is not None and (bare := [item.path for item in items if not has_fields(item.format)]):
         raise InputError(f"input {bare[0]} has no fields, which --where {text.where!r:.80} needs; leave one out")
@@ -275,7 +299,8 @@ def _find_all(
     found: dict[object, Input] = {}
     for name, language, found_by in _split_names(names, say):
         beside: Skipped = defaultdict(list)
-        paths = {path: _identify(path) for path in _expand(name, text.format, beside)}
+        is_out = found_by and _excludes(text, name, os.path.dirname(found_by[0]), beside)
+        paths = {path: _identify(path) for path in (() if is_out else _expand(name, beside, text))}
         for line in _describe_skipped(beside, with_advice=True):
             say(line)
         for reason, others in beside.items():
@@ -335,6 +360,13 @@ def check_fields(inputs: Sequence[Input], text: TextConfig) -> None:
 def list_texts(inputs: Iterable[Input], text: TextConfig) -> set[TextConfig]:
     """How the inputs are read: those of a mixture by the settings of their sources."""
     return {item.source.text if item.source else text for item in inputs}
+
+
+def list_unmatched(inputs: list[Input], text: TextConfig) -> list[str]:
+    """A line for each pattern of `exclude` that matches nothing."""
+    patterns = {_EXCLUDED + one for how in list_texts(inputs, text) for one in how.exclusions}
+    unmatched = sorted(patterns.difference(*(item.skipped for item in inputs)))
+    return [f"{one} matches no file or folder below the inputs; check the pattern" for one in unmatched]
 
 
 def check_where(inputs: Sequence[Input], text: TextConfig, damage: Damage) -> None:
@@ -410,34 +442,36 @@ def _is_stream_path(path: str) -> bool:
     return os.path.abspath(path).startswith(_STREAM_PATHS)
 
 
-def _expand(name: str, format: str, skipped: Skipped) -> Iterable[str]:
+def _expand(name: str, skipped: Skipped, text: TextConfig) -> Iterable[str]:
     if name == STDIN:
         return [STDIN]
     if (kind := find_kind(name)) is not None:
-        return _walk(name, format, skipped) if kind == FOLDER else [name]
+        return _walk(name, skipped, text) if kind == FOLDER else [name]
     matches = list(_choose_files(find_storage(name).glob(name), skipped))
     if not matches:
         kind = "matches no file" if glob.has_magic(name) else "does not exist"
         raise InputError(
             f"input {name} {kind}; name files, folders, globs in quotes, hf://datasets/OWNER/NAME, or - for stdin"
         )
-    return matches
+    return [path for path in matches if not _excludes(text, path, _MAGIC.sub("", name), skipped)]
 
 
-def _walk(folder: str, format: str, skipped: Skipped) -> list[str]:
+def _walk(folder: str, skipped: Skipped, text: TextConfig) -> list[str]:
     found: list[str] = []
     for root, folders, files in find_storage(folder).walk(folder, _refuse_folder):
-        known, is_folder, names = list[str](), set(folders), sorted([*folders, *files])
+        known, is_folder, names, out = list[str](), set(folders), sorted([*folders, *files]), set[str]()
         # A store gives each file in an answer of its own, so nothing that is not there is asked for.
         others = list_other_splits(root) if SPLITS in names else []
         data = list_data_files(root) if STATE in names else None
         for name in names:
             path = os.path.join(root, name)
             is_data = data is None or path in data
-            if name in others:
+            if _excludes(text, path, folder, skipped, is_folder=name in is_folder):
+                out.add(name)
+            elif name in others:
                 skipped[OTHER_SPLIT].append(path)
             elif name not in is_folder and (
-                name in DESCRIPTIONS or (not is_data and (format != AUTO or match_name(name)))
+                name in DESCRIPTIONS or (not is_data and (text.format != AUTO or match_name(name)))
             ):
                 skipped[NO_DATA].append(path)
             elif name.startswith(_HIDDEN):
@@ -445,13 +479,13 @@ def _walk(folder: str, format: str, skipped: Skipped) -> list[str]:
             elif name in is_folder:
                 if find_kind(path, follow=False) == LINK:
                     skipped[FOLDER_LINK].append(path)
-            elif recognise(path, format) is None:
+            elif recognise(path, text.format) is None:
                 skipped[PACKED if find_command(name)[0] else UNKNOWN].append(path)
             else:
                 known.append(path)
-        folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN) and name not in others)
+        folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN) and name not in {*others, *out})
         found += _choose_files(known, skipped)
-    if not found:
+    if not found and not any(reason.startswith(_EXCLUDED) for reason in skipped):
         reasons = "; ".join(_describe_skipped(skipped, with_advice=False))
         reason = f" ({reasons})" if reasons else ""
         raise InputError(f"folder {folder} holds no readable file{reason}; readable are {ALLOWED_NAMES}")
@@ -506,7 +540,10 @@ def _describe_stream(path: str, status: Status | None, text: TextConfig) -> Inpu
     elif status.kind == SOCKET:
         raise InputError(f"input {path} is a socket, which can't be opened; name files, pipes, or - for stdin")
     else:
-        format, compression = recognise(path, format) or (AUTO, COMPRESSIONS.get(os.path.splitext(path.lower())[1]))
+        format, compression = recognise(path, format) or (
+            AUTO,
+            COMPRESSIONS.get(os.path.splitext(path.lower())[1]),
+        )
     if format in TABLES:
         raise InputError(f"input {path} is a pipe or device, and a table can't be read from one; give a file")
     if encoding == AUTO:

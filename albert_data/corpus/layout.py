@@ -1,20 +1,27 @@
 """Signs that a corpus is read in the wrong way, and which option reads it in the right one.
 
 In: documents as they were read. Out: counts, which are sums over documents and so the same however these lie in files;
-and the advice that follows from the counts of a whole corpus.
+and the advice that follows from the counts of a whole corpus. Before the work, the first bytes of a few files show
+whether their documents are separated.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from albert_data.config import TextConfig
 from albert_data.corpus.formats.recognition import match_name
+from albert_data.corpus.inputs import SHOWN, Input, open_input, read_beginning
+from albert_data.corpus.lines.line_ends import break_lines
+from albert_data.corpus.lines.white_space import BLANK_LINE, has_text
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
+from albert_data.text.wording import list_some
 
 SHORT_BYTES = 400  # of canonical text: about 100 tokens, too few for two segments of some length
 _NARROWEST, _WIDEST = 50, 90  # columns of a line that a program has wrapped
@@ -23,6 +30,11 @@ _FINAL = tuple(b".!?:;\"')")  # ASCII that ends a sentence, or may follow a stop
 _NEW = tuple(b"0123456789[{<")  # ASCII that begins a line of a log, but is rare inside a sentence
 _FEW_UNCOMPOSED = 1000  # one of so many documents is not worth a word
 _FEW_LINES = 12  # wrapped documents of fewer inner lines on average are probably paragraphs
+_EACH_FILE = "--documents file to read each file as one document"
+MARKERS = r"<\|?(?:endoftext|end_of_text|eot_id|im_end|eos|eod|eot)\|?>|</s>"  # between documents of other programs
+_MARKER = re.compile(MARKERS.encode(), re.IGNORECASE)
+_JUDGED, _BEGINNING, _LARGE = 20, 1 << 20, 1_000_000  # files, bytes of each, and bytes of a large document
+_FULL_LINE = re.compile(rb"[^\n]{100,}(?:[.!?:;\"')]|[\xe2\xe3\xef][\x80-\xbf]{2})\s*\Z")
 # The first lines of a document count, then every 16th. To count all lines, this module would take half as long again.
 _FIRST_LINES, _STEP = 32, 16
 
@@ -59,8 +71,7 @@ def count_layout(
 def advise(counts: Mapping[str, int], settings: Mapping[str, Any], paths: Iterable[str]) -> list[Advice]:
     """What to change, for each option, judged by the counts of a corpus; empty if nothing is odd.
 
-    counts: also `documents` and `uncomposed_documents`; settings: `unwrap` and `documents` of the build; paths: of its
-    inputs.
+    counts: also `documents` and `uncomposed_documents`; settings: those of the build's text; paths: of its inputs.
     """
     lines, wrapped, short = (counts.get(name, 0) for name in ("inner_lines", "wrapped_lines", "short_documents"))
     num_documents, found = counts["documents"], list[Advice]()
@@ -71,13 +82,13 @@ def advise(counts: Mapping[str, int], settings: Mapping[str, Any], paths: Iterab
             "lines, so that sentences are cut there: pass --unwrap to join them"
         )
         found.append(Advice(("--unwrap",), text))
-    is_by_blank = settings.get("documents") == "blank-line" and any(map(_may_be_text, paths))
+    is_by_blank = settings.get("documents") == TextConfig.documents and not settings.get("document_separator")
+    is_by_blank = is_by_blank and any(map(_may_be_text, paths))
     is_short = 2 * short > num_documents or (is_wrapped and _FEW_LINES * num_documents > lines)
     if is_by_blank and num_documents >= _ENOUGH and is_short:
         text = (
             f"{100 * short // num_documents} % of the {num_documents:,} documents are under {SHORT_BYTES} bytes, too "
-            "short for pairs of some length: if blank lines separate the paragraphs of a .txt file, pass --documents "
-            "file to read each file as one document"
+            f"short for pairs of some length: if blank lines separate the paragraphs of a .txt file, pass {_EACH_FILE}"
         )
         found.append(Advice(("--documents", "file"), text))
     if _FEW_UNCOMPOSED * (uncomposed := counts.get("uncomposed_documents", 0)) >= max(num_documents, 1):
@@ -87,6 +98,36 @@ def advise(counts: Mapping[str, int], settings: Mapping[str, Any], paths: Iterab
         )
         found.append(Advice(("--unicode", "nfc"), text))
     return found
+
+
+def advise_on_beginnings(inputs: list[Input], text: TextConfig) -> list[str]:
+    """A line for people if the documents of large .txt files do not seem to be separated, or if all is one document."""
+    files = [one for one in inputs if one.format == "txt" and not one.is_stream]
+    is_only, found = sum(not one.is_validation for one in inputs) == 1, dict[str, list[str]]()
+    for file in sorted(files, key=lambda one: -one.size)[:_JUDGED]:
+        with open_input(file)[0] as stream:
+            beginning = break_lines(read_beginning(stream, _BEGINNING)[0])
+        if advice := _judge(beginning, file.source.text if file.source else text, is_only=is_only):
+            found.setdefault(advice, []).append(file.path)
+    return [f"{list_some(paths, SHOWN)}: {advice}" for advice, paths in [*found.items()][:1]]
+
+
+def _judge(data: bytes, text: TextConfig, *, is_only: bool) -> str | None:
+    """What to do about a file that begins so. is_only: whether it is all of the corpus."""
+    divider, markers = text.divider, Counter(_MARKER.findall(data))
+    if text.documents != TextConfig.documents or (divider and divider in data):
+        return None
+    if markers:
+        name = markers.most_common(1)[0][0].decode()
+        return f"{name} stands in the text: pass --document-separator '{name}' if it ends documents"
+    is_large = len(data) > _LARGE or (is_only and has_text(data))
+    if not is_large or (divider is None and BLANK_LINE.search(data.strip())):
+        return None
+    lines = [line for line in data.split(b"\n") if has_text(line)]
+    is_full = len(lines) > 1 and 2 * sum(map(bool, map(_FULL_LINE.match, lines))) > len(lines)
+    what = "blank line" if divider is None else repr(text.document_separator)
+    option = "s line if each line is a document" if is_full else "-separator TEXT with what ends a document"
+    return f"no {what} in the first MiB, so it is one document: pass --document{option}, or {_EACH_FILE}"
 
 
 def _may_be_text(path: str) -> bool:

@@ -33,7 +33,7 @@ _TABLE = "source"
 # Settings of TextConfig.
 TEXT_KEYS = (
     *("language", "text_field", "documents", "sentences", "unwrap", "encoding", "unicode", "where"),
-    *("delimiter", "quoting", "header", "format"),
+    *("delimiter", "quoting", "header", "format", "document_separator", "min_chars", "exclude"),
 )
 _KEYS = ("name", "paths", "weight", "tokens", *TEXT_KEYS)
 _SHARING = {"alpha": (0, 1), "max_passes": (1, MAX_PASSES)}  # keys of the file, with their range
@@ -160,6 +160,8 @@ def _read_source(number: int, table: Mapping[str, Any], text: TextConfig, sharin
     settings = {key: values.pop(key) for key in TEXT_KEYS if key in values}
     if text.where is not None and "where" in settings:  # both hold
         settings["where"] = join_where((text.where, settings["where"]))
+    if values.get("weight") == 0:  # a benchmark: its short texts count too
+        settings.setdefault("min_chars", None)
     return MixtureSource(number=number, text=dataclasses.replace(text, **settings), **values, **sharing)
 
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from albert_data.config import DEFAULT_TEXT, TextConfig
+from albert_data.config import DEFAULT_TEXT, FILE, TextConfig
 from albert_data.corpus.blocks import BLOCK_BYTES, BOM, Block, BlockBytes, Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats.csv_files import read_rows
@@ -32,7 +32,7 @@ from albert_data.corpus.formats.records import make_blocks
 from albert_data.corpus.formats.tables import read_table
 from albert_data.corpus.formats.wiki import read_wiki
 from albert_data.corpus.inputs import Input, open_input
-from albert_data.corpus.lines.line_ends import break_lines
+from albert_data.corpus.lines.line_ends import break_lines, divide
 from albert_data.corpus.lines.valid_utf8 import is_utf8
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.sources import MixtureSource
@@ -128,7 +128,7 @@ class ReadTask:
         --unwrap counts the blank line at the end of a document, which joining adds in text.
         """
         format = part.origin.format
-        can_join = format == "jsonl" or not self.text.unwrap or self.text.documents == "file"
+        can_join = format == "jsonl" or not self.text.unwrap or not self.text.ends_at_blank
         if not can_join or format not in ("txt", "jsonl") or part.is_part or part.end > _SMALL_FILE_BYTES:
             return None
         return format, part.origin.language, total // _JOINED_BYTES
@@ -141,7 +141,7 @@ class ReadTask:
         """
         if len(parts) > 1:
             data = data or [_read_file(part) for part in parts]
-            if (block := _join_files(parts, data, self.text)) is None:
+            if (block := _join_files(parts, data, self.text, damage)) is None:
                 middle = len(parts) // 2
                 yield from self._read_ranges(parts[:middle], damage, data[:middle])
                 yield from self._read_ranges(parts[middle:], damage, data[middle:])
@@ -184,18 +184,18 @@ def _read_file(part: FileRange) -> bytes:
     return break_lines(data) if part.origin.format == "txt" else data
 
 
-def _join_files(parts: Sequence[FileRange], data: Sequence[bytes], text: TextConfig) -> Block | None:
+def _join_files(parts: Sequence[FileRange], data: Sequence[bytes], text: TextConfig, damage: Damage) -> Block | None:
     """Files as one block; None if one has no document, or has damage that must be counted where it is."""
+    ends, origin = None, parts[0].origin
+    if origin.format == "txt" and not text.ends_at_blank:
+        data = [one if one.endswith(b"\n") else one + b"\n" for one in data]
+        bounds = [*accumulate(map(len, data), initial=0)]
+        joined, own = divide(b"".join(data), text.divider, damage.matched)
+        data, ends = [joined[begin:end] for begin, end in pairwise(bounds)], tuple(np.union1d(own, bounds[1:]).tolist())
+    else:
+        joined = (b"\n" if origin.format == "jsonl" else b"\n\n").join(data)
     if not all(map(has_text, data)):
         return None
-    ends, origin = None, parts[0].origin
-    if origin.format == "jsonl":
-        joined = b"\n".join(data)
-    elif text.documents == "file":
-        data = [one if one.endswith(b"\n") else one + b"\n" for one in data]
-        joined, ends = b"".join(data), tuple(accumulate(map(len, data)))
-    else:
-        joined = b"\n\n".join(data)
     block = Block(joined, origin, ends=ends)
     if origin.format == "txt":
         return block if is_utf8(np.frombuffer(joined, np.uint8)) else None
@@ -363,20 +363,21 @@ def find_begins(item: Input, cuts: Sequence[int], text: TextConfig) -> list[int]
     if item.format in TABLES:
         begins = [*item.begins, item.size]
         return [begins[bisect_left(begins, at)] for at in cuts[:-1]]
-    if item.format not in SPLIT or (item.format == "txt" and text.documents == "file"):
+    if item.format not in SPLIT or (item.format == "txt" and text.documents == FILE):
         return []
+    divider = text.divider if item.format == "txt" else None
     found = [item.size]
     with item.origin.open_file() as file:
         for at, stop in reversed(list(pairwise(cuts))):
-            found.append(find_document(file, item.format, at, stop, found[-1]))
+            found.append(find_document(file, item.format, at, stop, found[-1], divider))
     return found[:0:-1]
 
 
-def find_document(file: BinaryIO, format: str, at: int, stop: int, other: int) -> int:
+def find_document(file: BinaryIO, format: str, at: int, stop: int, other: int, divider: bytes | None) -> int:
     """A byte after `at` at which a document begins; `other` if no line that begins at `stop` or before shows one.
 
-    In .jsonl that is the next line, in .txt the line after the next blank line. What follows a blank line of over 1 MiB
-    is not found; that only makes a task larger.
+    In .jsonl that is the next line, in .txt the line after the next blank line, or what follows a divider; where these
+    can overlap, the first of a line. Behind a blank line of over 1 MiB none is found, which only makes a task larger.
     """
     file.seek(at)
     # A line is read in pieces of 1 MiB, so a piece without an end of line does not end the line.
@@ -386,7 +387,10 @@ def find_document(file: BinaryIO, format: str, at: int, stop: int, other: int) -
         end, is_line_end = begin + len(piece), piece.endswith(b"\n")
         if format == "jsonl" and is_line_begin:
             return begin
-        if is_line_begin and is_line_end and not has_text(piece):
+        if divider is not None:
+            if divider in piece and (is_line_begin or divider[:1] not in divider[1:]):
+                return begin + piece.index(divider) + len(divider)
+        elif is_line_begin and is_line_end and not has_text(piece):
             return end
         begin, is_line_begin = end, is_line_end
     return other

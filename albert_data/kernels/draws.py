@@ -18,6 +18,7 @@ MASKING = 3
 SHUFFLING = 4
 CHOOSING = 7
 SIGNING = 8
+SAMPLING = 9
 
 # SplitMix64's constants: its increment (2**64 divided by the golden ratio) and its two multipliers.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -80,6 +81,11 @@ def split_keys(seed: np.uint64, keys: np.ndarray) -> np.ndarray:
 def choice_keys(seed: np.uint64, keys: np.ndarray) -> np.ndarray:
     """Return the bits that decide how often a document of a mixture is used: uint64, uniform, equal for equal texts."""
     return make_streams(seed, CHOOSING, keys, 0, np.zeros(len(keys), np.uint32))
+
+
+def sample_keys(seed: np.uint64, keys: np.ndarray) -> np.ndarray:
+    """Return the bits that decide whether a document is in a sample: uint64, uniform, equal for equal texts."""
+    return make_streams(seed, SAMPLING, keys, 0, np.zeros(len(keys), np.uint32))
 
 
 @kernel

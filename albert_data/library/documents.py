@@ -23,7 +23,8 @@ import numpy as np
 
 from albert_data.config import AUTO, DOCUMENT_RULES, TextConfig
 from albert_data.corpus.fields import look_up, name_field, split_names
-from albert_data.corpus.inputs import Input
+from albert_data.corpus.inputs import Input, list_unmatched
+from albert_data.corpus.layout import advise_on_beginnings
 from albert_data.corpus.mixtures import Names, find_sources
 from albert_data.errors import ArgumentError, InputError
 from albert_data.jobs.progress import Progress
@@ -57,7 +58,10 @@ def open_corpus(
     if documents is None:
         if inputs is None:
             raise ArgumentError("no corpus is given; name files, folders or globs, or give documents=")
-        yield find_sources(inputs, progress.say, text, validation)
+        found = find_sources(inputs, progress.say, text, validation)
+        for line in (*list_unmatched(found, text), *advise_on_beginnings(found, text)):
+            progress.say(line)
+        yield found
         return
     _check(inputs, documents, text)
     with machine_scratch() as folder:

@@ -17,6 +17,7 @@ from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.samples import Sample, read_samples
 from albert_data.corpus.sources import ONE_PASS, MixtureSource, share_tokens
+from albert_data.corpus.tasks import ReadTask
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.progress import Progress
 from albert_data.pipeline.exchanging import Exchange
@@ -84,7 +85,8 @@ def estimate(
 
 def _measure(job: MakeRows, sample: Sample) -> _Measured:
     receipt, made = Made(), _Measured()
-    for _, documents in job.tokenise(sample.block, receipt, sample.text) if sample.block else ():
+    task = ReadTask(name="", text=sample.text)
+    for _, documents in job.tokenise(sample.block, receipt, task) if sample.block else ():
         rows = job.make_rows(documents, 0, receipt.seconds).examples
         num_tokens, num_masked = len(rows.input_ids), len(rows.masked_ids)
         made.rows += len(rows)

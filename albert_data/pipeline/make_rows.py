@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from albert_data.clean.documents import batch_documents, clean_documents
-from albert_data.config import BuildConfig, TextConfig
+from albert_data.clean.documents import batch_documents, clean_documents, leave_out
+from albert_data.config import BuildConfig
 from albert_data.corpus.blocks import Block
-from albert_data.corpus.damage import Damage
+from albert_data.corpus.damage import OUTSIDE_SAMPLE, Damage
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.tasks import ReadTask
 from albert_data.data import Documents, Lines
@@ -23,7 +23,7 @@ from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.jobs.receipts import write_receipt
 from albert_data.jobs.stages import Stages
-from albert_data.kernels.draws import shuffle_keys, split_keys, threshold
+from albert_data.kernels.draws import sample_keys, shuffle_keys, split_keys, threshold
 from albert_data.pipeline.row_buffer import RowKeys, RowScratch
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, join_runs, sort_rows, write_sorted_run
 from albert_data.sentences.text import find_sentences
@@ -82,7 +82,7 @@ class MakeRows:
         with machine_scratch() if self._merges else nullcontext(self.runs) as folder, ExitStack() as files:
             rows, lists = _SortedRows(self, task, folder), _Lists(self, task, files)
             for block in made.seconds.time_each("read", task.read(made.damage)):
-                for lines, documents in self.tokenise(block, made, task.text, task.source):
+                for lines, documents in self.tokenise(block, made, task):
                     if task.source is not None:
                         documents = name_source(documents, task.source)
                     lists.add(lines, documents)
@@ -97,17 +97,15 @@ class MakeRows:
         write_receipt(self._receipts / f"{task.name}.json", made, sync=self.syncs)
         return made
 
-    def tokenise(
-        self, block: Block, made: Made, config: TextConfig | None = None, source: MixtureSource | None = None
-    ) -> Iterator[tuple[Lines, Documents]]:
-        """Tokenise the documents of a block, a part at a time, and count them in `made`.
-
-        config: how its task is read; None for the settings of the build. source: of a mixture.
-        """
-        config, stages = config or self.config.text, made.seconds
+    def tokenise(self, block: Block, made: Made, task: ReadTask) -> Iterator[tuple[Lines, Documents]]:
+        """Tokenise the documents of a block of a task, a part at a time, and count them in `made`."""
+        config, source, stages = task.text, task.source, made.seconds
         with stages.time("clean"):
             repeated = None if self._repeated is None else map_u64(self._repeated)
             cleaned = clean_documents(block, config, made.damage, repeated)
+            if (share := self.config.sample or 1.0) < 1.0 and not (task.is_validation or is_benchmark(source)):
+                keys = sample_keys(np.uint64(self.config.examples.seed), cleaned.document_keys)
+                cleaned = leave_out(cleaned, keys < threshold(share), OUTSIDE_SAMPLE, made.damage)
         for lines in batch_documents(cleaned):
             if self._benchmarks is not None and source is not None and not is_benchmark(source):
                 with stages.time("clean"):

@@ -14,7 +14,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from albert_data.corpus.inputs import Input
+from albert_data.corpus.inputs import Input, list_texts
 from albert_data.corpus.sources import ONE_PASS
 from albert_data.examples.pair_tasks import PairTask
 from albert_data.examples.spans import span_shares
@@ -24,7 +24,7 @@ from albert_data.pipeline.merge_rows import MadeShard
 from albert_data.pipeline.shard_plan import ShardTask
 from albert_data.pipeline.shuffle import ShardGroup
 from albert_data.pipeline.steps import Build, Merged
-from albert_data.shards.advice import list_damaged
+from albert_data.shards.advice import list_damaged, list_unused
 from albert_data.shards.card import make_card
 from albert_data.shards.manifest import (
     MANIFEST_NAME,
@@ -95,6 +95,7 @@ def make_manifest(build: Build, tokenizer: Tokenizer, made: Made, decisions: Dec
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),
         sources=tuple(made.sources) or None,
         words=FileEntry(file=WORDS_FILE, sha256=tokenizer.words_sha256) if tokenizer.words_sha256 else None,
+        unused_separators=list_unused(list_texts(build.inputs, config.text), made.damage) or None,
         near_duplicates=decisions.near_duplicates,
         label_names=config.examples.task.label_names,
         source_tokens=tuple(map(sum, zip(*(shard.source_tokens for shard in shards), strict=True))) or None,

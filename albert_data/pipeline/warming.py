@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from albert_data.config import TextConfig
-from albert_data.corpus.tasks import WARMING_BLOCK, compile_reading
-from albert_data.data import Examples
+from albert_data.corpus.tasks import WARMING_BLOCK, ReadTask, compile_reading
+from albert_data.data import Documents, Examples, Lines
 from albert_data.jobs.stages import Stages
 from albert_data.kernels.draws import split_keys
 from albert_data.pipeline.exchanging import Exchange
@@ -38,13 +39,18 @@ class Warming:
         compile_reading()
         self.tokenizer.encode([_RARE])
         for text in self.texts:
-            list(self.job.tokenise(WARMING_BLOCK, Made(), text))
+            list(self._read(text))
         if self.job.config.drop_near_duplicates:
             compile_comparing()
-        parts = self.job.tokenise(WARMING_BLOCK, Made())
+        parts = self._read(self.job.config.text)
         rows = _sort_and_take([self.job.make_rows(documents, 0, Stages()) for _, documents in parts])
         if self.exchange is not None:
             self.exchange(rows, np.zeros(len(rows), np.uint64))
+
+    def _read(self, text: TextConfig) -> Iterator[tuple[Lines, Documents]]:
+        """A few words, of which no setting leaves out any."""
+        task = ReadTask(name="", text=replace(text, min_chars=None), is_validation=True)
+        return self.job.tokenise(WARMING_BLOCK, Made(), task)
 
 
 def _sort_and_take(parts: list[KeyedRows]) -> Examples:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from albert_data.corpus.conditions import EXCLUSIONS
-from albert_data.corpus.damage import LOSES_NOTHING, REASONS, REMOVALS, CountsByInput, Damage, InputCounts, RemovedLines
+from albert_data.config import TextConfig
+from albert_data.corpus.damage import (
+    LEFT_OUT,
+    LOSES_NOTHING,
+    REASONS,
+    REMOVALS,
+    CountsByInput,
+    Damage,
+    InputCounts,
+    RemovedLines,
+)
 from albert_data.corpus.fields import list_names
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.layout import Advice, advise
@@ -34,7 +43,21 @@ def advise_on(manifest: Manifest) -> list[Advice]:
 def advise_on_parts(manifest: Manifest) -> list[str]:
     """What to know of single sources and inputs, a sentence each."""
     found = advise_names(manifest.sources or ()) if manifest.plan.mixture is None else []
-    return found + advise_inputs(manifest.damaged_inputs)
+    return found + advise_separators(manifest.unused_separators or ()) + advise_inputs(manifest.damaged_inputs)
+
+
+def list_unused(texts: Iterable[TextConfig], damage: Damage) -> tuple[str, ...]:
+    """The document separators of settings that no text has. damage: of all inputs."""
+    return tuple(sorted({one.document_separator for one in texts if one.document_separator} - damage.matched))
+
+
+def advise_separators(unused: Iterable[str]) -> list[str]:
+    """A sentence for each document separator that no text has."""
+    return [
+        f"no .txt input holds {name!r}, so it ended no document: check --document-separator, or leave it out so that "
+        "blank lines end documents"
+        for name in unused
+    ]
 
 
 def list_damaged(inputs: CountsByInput) -> DamagedInputs | None:
@@ -90,7 +113,7 @@ def list_removed(removed: Removed | None) -> list[str]:
 
 def list_notes(damage: Mapping[str, int], removed: Removed | None, advice: Sequence[str]) -> list[str]:
     """What was noticed, repaired, left out and removed, and the advice: a line each, behind its label in 11 columns."""
-    labels = dict.fromkeys(LOSES_NOTHING, "note") | dict.fromkeys(EXCLUSIONS, "left out")
+    labels = dict.fromkeys(LOSES_NOTHING, "note") | dict.fromkeys(LEFT_OUT, "left out")
     found = [
         (labels.get(reason, "damage"), f"{reason} {count:,}: {REASONS[reason]}")
         for reason, count in sorted(damage.items())

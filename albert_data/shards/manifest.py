@@ -131,11 +131,14 @@ class SourceEntry:
     language: str
     text_field: str
     documents: str
+    document_separator: str | None = None
     sentences: str
     unwrap: bool
     encoding: str | None = None
     unicode: str = AS_IS
     where: str | None = None
+    min_chars: Count | None = None
+    exclude: str | None = None
     delimiter: str = AUTO
     quoting: str = AUTO
     header: bool = True
@@ -295,6 +298,7 @@ class Manifest(Versions):
         where the rows have no such column
     words: the word list, None in builds without one
     mixture: its sources, or languages with shares by alpha; None for other builds
+    unused_separators: document separators that no .txt input holds, None if there are none
     near_duplicates: what was dropped as similar, None where that is not looked for
     label_names: what the values of `sop_label` say, from 0 on; None for 0 in order, 1 swapped, and without a task
     source_tokens: of the rows of each source, special ones included, in the order of `sources`
@@ -323,6 +327,7 @@ class Manifest(Versions):
     sources: tuple[str, ...] | None = None
     words: FileEntry | None = None
     mixture: tuple[MixedSource, ...] | None = None
+    unused_separators: tuple[str, ...] | None = None
     near_duplicates: NearDuplicateEntry | None = None
     label_names: tuple[str, ...] | None = None
     source_tokens: tuple[Count, ...] | None = None

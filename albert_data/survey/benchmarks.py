@@ -19,7 +19,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.tasks import read_tasks
-from albert_data.data import Lines, take_items
+from albert_data.data import Lines
 from albert_data.errors import InputError
 from albert_data.storage import FILE, find_kind
 from albert_data.survey.contamination import find_contaminated, hash_grams
@@ -95,16 +95,4 @@ class Benchmarks:
         self._index = self._index or GramIndex.take(map_u64(self._path))
         composed = compose_lines(lines)
         is_out = find_contaminated(composed.utf8, composed.line_offsets[lines.document_offsets], self._index)
-        return (_take_documents(lines, ~is_out), int(np.count_nonzero(is_out))) if is_out.any() else (lines, 0)
-
-
-def _take_documents(lines: Lines, is_taken: np.ndarray) -> Lines:
-    """Some of the documents. is_taken: bool, of each."""
-    document_offsets, has_line = take_items(lines.document_offsets, is_taken)
-    line_offsets, has_byte = take_items(lines.line_offsets, has_line)
-    return Lines(
-        utf8=lines.utf8[has_byte],
-        line_offsets=line_offsets,
-        document_offsets=document_offsets,
-        columns=lines.columns.take(is_taken),
-    )
+        return (lines.take(~is_out), int(np.count_nonzero(is_out))) if is_out.any() else (lines, 0)

@@ -98,7 +98,7 @@ def check_lists(sources: Sequence[MixtureSource], made: Made) -> None:
             fields = f"; {made.damage.fields.describe()}" if made.damage.fields.describe() else ""
             raise InputError(
                 f"source {source.name!r} of the mixture holds no document with a token{fields}; "
-                "check its paths, its text_field and --where"
+                "check its paths, its text_field, and --where, --min-chars and --sample"
             )
 
 

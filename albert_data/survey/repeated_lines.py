@@ -55,7 +55,7 @@ class LineJob:
         self._strict, self._least, self._folder = strict, least, folder
 
     def __call__(self, task: ReadTask) -> list[SortedFile]:
-        text = dataclasses.replace(task.text, unwrap=False, drop_repeated_lines=None)
+        text = dataclasses.replace(task.text, unwrap=False, drop_repeated_lines=None, min_chars=None)
         task = dataclasses.replace(task, text=text)
         damage, files, held = Damage(strict=self._strict), list[SortedFile](), np.zeros((2, 0), np.uint64)
         for block in task.read(damage):

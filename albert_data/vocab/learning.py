@@ -15,7 +15,7 @@ from albert_data.corpus.layout import advise
 from albert_data.corpus.sources import advise_names
 from albert_data.jobs.engine import Engine, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
-from albert_data.shards.advice import advise_inputs, list_damaged
+from albert_data.shards.advice import advise_inputs, advise_separators, list_damaged, list_unused
 from albert_data.vocab.alphabet import choose_alphabet, measure_unspaced
 from albert_data.vocab.counting import CharacterCounts
 from albert_data.vocab.process import train_apart
@@ -91,5 +91,6 @@ def _advise(inputs: list[Input], text: TextConfig, corpus: SampledCorpus) -> lis
     return [
         *(one.text for one in advise(counts, dataclasses.asdict(text), [item.path for item in inputs])),
         *advise_names(damage.names),
+        *advise_separators(list_unused(list_texts(inputs, text), damage)),
         *advise_inputs(list_damaged(damage.inputs)),
     ]

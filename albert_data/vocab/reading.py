@@ -13,7 +13,7 @@ run, and write late.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +23,7 @@ import pyarrow
 from albert_data.clean.documents import batch_documents, clean_documents
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus.conditions import EXCLUDED
-from albert_data.corpus.damage import Damage
+from albert_data.corpus.damage import OUTSIDE_SAMPLE, SHORT, Damage
 from albert_data.corpus.fields import name_field
 from albert_data.corpus.inputs import Input, check_where, count_bytes, list_samples
 from albert_data.corpus.tasks import WARMING_BLOCK, ReadTask, compile_reading, read_tasks
@@ -110,7 +110,7 @@ class SampleJob:
 def compile_sampling(job: SampleJob, text: TextConfig) -> None:
     """Run the kernels of a SampleJob on a few words."""
     compile_reading()
-    task = ReadTask(name="", text=text, block=WARMING_BLOCK)
+    task = ReadTask(name="", text=replace(text, min_chars=None), block=WARMING_BLOCK)
     job(SampleTask(task=task, limit=SentenceSample(1).limit))
 
 
@@ -206,7 +206,8 @@ def check_found(
         reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.counts.items())
         found = f" ({reasons})" if reasons else ""
         oddities = [f"{item.path}: {item.oddity}" for item in inputs if item.oddity]
-        advice = "check --where" if EXCLUDED in damage.counts else "give files with text in them"
+        options = {EXCLUDED: "check --where", SHORT: "lower --min-chars", OUTSIDE_SAMPLE: "raise --sample"}
+        advice = next((what for why, what in options.items() if why in damage.counts), "give files with text in them")
         advice = "check --delimiter and --quoting" if "malformed_row" in damage.counts else advice
         advice = oddities[0] if oddities else advice
         raise InputError(f"the corpus holds no document{found}; {damage.fields.describe() or advice}")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from albert_data.corpus.layout import MARKERS
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.misread import MIN_TEXTS, find_misread
 from albert_data.inspect.audit.rows import Subject
@@ -26,6 +27,7 @@ _SHOWN, _AROUND = 2, 24  # examples; characters on either side of one
 _DASHED, _CAPITALS = r"[-–—] ?\d{1,4} ?[-–—]", r"[A-Z][A-Z'’&-]+[.,:]?"
 _BETWEEN = re.compile(rf"(?<=[a-z,;] )(?:(?:{_DASHED}|\d{{1,4}}|{_CAPITALS}) ){{1,8}}(?=[a-z])")
 _HEAD = re.compile(r"[A-Z]{6}|[A-Z]{2}\S* (?:\d{1,4} )?[A-Z]{2}")  # not "in 1999 NASA was"
+_SEPARATOR = re.compile(MARKERS, re.IGNORECASE)
 _LEAST_WORDS, _MANY_NUMBERS = 20, 0.5  # of a table
 _FROM_DIGIT = re.compile(r"[0-9]\S*")  # once in each word that holds a digit
 # Of a repeated line: words, documents, share of all windows of four words, of the windows that share three of them.
@@ -39,6 +41,7 @@ def check_texts(subject: Subject) -> Iterator[Check]:
     total = subject.begins[-1]
     rows = np.unique(np.linspace(0, total - 1, min(total, MAX_ROWS)).astype(np.int64))
     texts = [_decode(subject, row) for row in rows.tolist()]
+    yield _check(subject, rows, rules.DOCUMENT_SEPARATORS, map(find_separator, texts))
     yield _check(subject, rows, rules.PAGE_FURNITURE, map(find_furniture, texts))
     yield _check(subject, rows, rules.NUMBER_TABLES, map(find_table, texts))
     yield _check(subject, rows, rules.OTHER_SCRIPTS, find_other_scripts(texts, subject.facts.sources[rows]))
@@ -50,6 +53,12 @@ def check_texts(subject: Subject) -> Iterator[Check]:
         yield Check(rules.MISREAD_WORDS, None, f"too few words, between spaces, stand in {MIN_TEXTS} rows")
     else:
         yield _check(subject, rows, rules.MISREAD_WORDS, misread)
+
+
+def find_separator(text: str) -> str | None:
+    """The first marker such as <|endoftext|>, which some tokenizers write with spaces inside."""
+    found = _SEPARATOR.search(text.replace(" ", ""))
+    return found and found[0]
 
 
 def find_furniture(text: str) -> str | None:

@@ -175,7 +175,14 @@ LARGEST_DOCUMENT = Rule(
     name="largest_document",
     title="share of the largest document",
     limits=(0.1, 0.5),
-    advice="check that documents are separated: in .txt by a blank line or by file (--documents), in .jsonl by line",
+    advice="check that documents are separated: in .txt by a blank line, a line or a file (--documents) or by a text "
+    "(--document-separator), in .jsonl by line",
+)
+DOCUMENT_SEPARATORS = Rule(
+    name="document_separators",
+    title="rows with a marker between documents",
+    limits=(0.0005, 0.02),
+    advice="build with --document-separator and the marker, so that no row has text of two documents",
 )
 LARGEST_SOURCE = Rule(
     name="largest_source",
