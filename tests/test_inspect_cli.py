@@ -235,6 +235,17 @@ def test_a_search_finds_masked_text_and_text_in_bytes(tmp_path):
     assert list(find_text(shards, "naïve Ж")) == list(range(len(shards)))
 
 
+def test_a_search_finds_text_in_another_form_of_unicode(tmp_path):
+    composed, apart = (get_tokenizer().encode([f"na{letter}ve river"])[0].tolist() for letter in ("ï", "i\u0308"))
+    assert composed != apart
+    for number, sentence in enumerate((composed, apart)):
+        rows = make_examples([[sentence] * 4] * 2, SMALL)
+        shards = open_shards(write_folder(tmp_path / str(number), {"train": [rows]}))
+        for text in ("naïve r", "nai\u0308ve r"):
+            assert list(find_text(shards, text)) == list(range(len(rows)))
+        assert not list(find_text(shards, "naive"))
+
+
 def test_an_empty_text_is_refused(shards):
     with pytest.raises(ConfigError, match="text to look for is empty"):
         RowChoice(count=1, text="  ")

@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from unicodedata import normalize
 
 import numpy as np
 
@@ -93,14 +94,15 @@ def draw_rows(sources: Sequence[Sequence[int]], count: int, seed: int) -> list[i
 
 
 def find_text(shards: Shards, text: str) -> Iterator[int]:
-    """The rows, in order, that have `text` in a segment before masking. Upper and lower case differ."""
-    needle = _normalise(text, shards.tokenizer).encode()
+    """The rows, in order, that have `text` in a segment before masking, both in NFC. Upper and lower case differ."""
+    needle = normalize("NFC", _normalise(text, shards.tokenizer)).encode()
     table, first = [_to_bytes(piece) for piece in shards.tokenizer.piece_texts], 0
     for i in np.flatnonzero(shards.tokenizer.specials.is_special):
         table[i] = b"\0"  # no match crosses [SEP] or [CLS]: a command-line argument can't hold NUL
     for batch in shards.batches():
         for row, ids in enumerate(np.split(restore_ids(batch), batch.offsets[1:-1]) if len(batch) else ()):
-            if needle in b"".join(map(table.__getitem__, ids.tolist())):
+            found = b"".join(map(table.__getitem__, ids.tolist()))
+            if needle in (found if found.isascii() else normalize("NFC", found.decode(errors="replace")).encode()):
                 yield first + row
         first += len(batch)
 
