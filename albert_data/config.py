@@ -16,6 +16,7 @@ from typing import Any, SupportsIndex, TypeVar
 from albert_data.corpus.conditions import Condition, parse_where
 from albert_data.errors import ConfigError
 from albert_data.examples.pair_tasks import PAIR_TASKS, PairTask
+from albert_data.sentences.abbreviations import normalise_abbreviations
 from albert_data.text.languages import normalise_language
 
 Config = TypeVar("Config")
@@ -113,6 +114,7 @@ class TextConfig:
     quoting: of fields in .csv and .tsv: "auto"; "long", also over 64 line ends or 1 MiB of lines like rows; or "none".
     header: whether the first row of .csv and .tsv names the fields. Otherwise they are numbers from 1.
     format: that every input is read as, one of FORMATS. AUTO: the one that its name shows, or how it begins.
+    abbreviations: beside those that are known, text with a language and an abbreviation on each line, as in "de bspw.".
     """
 
     sentences: str = "prose"
@@ -134,6 +136,7 @@ class TextConfig:
     quoting: str = AUTO
     header: bool = True
     format: str = AUTO
+    abbreviations: str | None = None
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -172,6 +175,8 @@ class TextConfig:
             raise ConfigError(f"exclude is {self.exclude!r:.80}; give names or globs of paths, joined by commas")
         if self.encoding is not None:
             object.__setattr__(self, "encoding", _normalise_encoding(self.encoding))
+        if self.abbreviations is not None:
+            object.__setattr__(self, "abbreviations", normalise_abbreviations(self.abbreviations.encode()))
         check_choice("quoting", self.quoting, QUOTING)
         object.__setattr__(self, "delimiter", _DELIMITER_NAMES.get(self.delimiter, self.delimiter))
         if self.delimiter != AUTO and not re.fullmatch('[^"\r\n]', self.delimiter):
@@ -407,9 +412,10 @@ class BuildConfig:
         return 0.005 if self.validation_fraction is None else self.validation_fraction
 
     def to_flat_dict(self) -> dict[str, Any]:
-        """Every setting by its own name, as in manifests and messages. No two of the three classes share a name."""
+        """Every setting by its own name, without abbreviations if there are none. No two classes share a name."""
         flat = dataclasses.asdict(self)
-        return {**flat.pop("text"), **flat.pop("examples"), **flat}
+        flat = {**flat.pop("text"), **flat.pop("examples"), **flat}
+        return {name: value for name, value in flat.items() if (name, value) != ("abbreviations", None)}
 
     @classmethod
     def from_settings(cls, base: BuildConfig | None = None, /, **settings: Any) -> BuildConfig:

@@ -32,6 +32,7 @@ class Line:
 
     text: str
     language: str
+    abbreviations: str = ""
     ends: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -40,7 +41,11 @@ class Line:
             int(rule.ascii_classes[ord(c)] if ord(c) < 128 else rule.classes[ord(c)]) for c in self.text
         ]
         self.has_ordinals = bool(rule.settings[1])
-        self.words = w.read_tables().get(self.language, {})
+        self.words = dict(w.read_tables().get(self.language, {}))
+        for line in self.abbreviations.splitlines():
+            code, word = line.split()
+            for form in {word, word[0].upper() + word[1:]} if code == self.language else ():
+                self.words[form] = self.words.get(form, 0) | w.MAYBE
 
     # ---- looking ----
 
@@ -513,9 +518,9 @@ class Segmenter(Line):
         return [self.text[begin:end].strip(" ") for begin, end in zip(bounds, bounds[1:], strict=False)]
 
 
-def segment_line(text: str, language: str) -> list[str]:
+def segment_line(text: str, language: str, abbreviations: str = "") -> list[str]:
     """The sentences of a canonical line."""
-    return Segmenter(text, language).segment()
+    return Segmenter(text, language, abbreviations).segment()
 
 
 def describe_line(text: str, language: str) -> int:

@@ -158,3 +158,40 @@ def test_memory_is_bounded_whatever_the_size_of_a_document_or_line(name, write, 
     peaks = [line.split() for line in Path("peaks").read_text().splitlines()]
     assert {who for who, _ in peaks} == {"worker", "parent"}
     assert max(int(peak) for _, peak in peaks) < limit, sorted(peaks)[-3:]
+
+
+def test_abbreviations_are_part_of_a_build_and_their_file_of_none(capsys):
+    """Others make another build, and a finished one is read without the file."""
+    Path("in.txt").write_text("Seen by pat. Smith today. Told to pat. The end.")
+    Path("mine.txt").write_text("en pat.\nde bspw.  # of another text\n")
+    command = ["build", "in.txt", "--tokenizer", "model.model", "--max-seq-len", "64", "--workers", "1", "-o", "out"]
+    assert run([*command, "--abbreviations", "mine.txt"]) == 0
+    manifest = open_shards("out").manifest
+    assert (manifest.config.text.abbreviations, manifest.counts.sentences) == ("de bspw\nen pat", 3)
+    Path("mine.txt").write_text("en Pat.")
+    assert run([*command, "--abbreviations", "mine.txt"]) == run(command) == 1
+    shown = capsys.readouterr()
+    assert "abbreviations=2" in shown.out
+    assert "abbreviations is de bspw, en pat there and en Pat here" in shown.err
+    assert "abbreviations is de bspw, en pat there and None here" in shown.err
+    Path("mine.txt").unlink()
+    assert run(["verify", "out"]) == run(["inspect", "out"]) == run(["audit", "out", "--corpus", "in.txt"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("ka pat.", [], "--abbreviations has none for en"),
+        ("en pat.", ["--sentences", "lines"], "--abbreviations has none for text with --sentences lines"),
+        ("en pat.\n\nde", [], "--abbreviations mine.txt, line 3"),
+        (None, [], "--abbreviations mine.txt can't be read"),
+    ],
+)
+def test_abbreviations_without_use_are_refused(content, options, message, capsys):
+    Path("in.txt").write_text("A text. Of two sentences.")
+    if content is not None:
+        Path("mine.txt").write_text(content)
+    command = ["build", "in.txt", "--tokenizer", "model.model", "--abbreviations", "mine.txt", "-o", "out"]
+    assert run([*command, *options]) == 1
+    assert message in capsys.readouterr().err
+    assert not Path("out").exists()

@@ -16,7 +16,16 @@ PACKAGE = Path(albert_data.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # What any room may import, and the order among them: modules, and storage/ as a whole.
 COMMON = (
-    *("version", "text.wording", "errors", "text.languages", "examples.pair_tasks", "corpus.conditions", "config"),
+    *(
+        "version",
+        "text.wording",
+        "errors",
+        "text.languages",
+        "examples.pair_tasks",
+        "corpus.conditions",
+        "sentences.abbreviations",
+    ),
+    *("config",),
     *("storage", "text.escaping", "text.output", "kernels.cache", "kernels", "kernels.draws", "text.ascii"),
     *("text.utf8", "kernels.fnv", "text.unicode_tables", "text.character_bits", "rules", "data", "text.nfc", "text"),
 )

@@ -179,6 +179,13 @@ def test_options_of_text_reach_all_commands_that_read_it(plan):
         assert {"--language", "de", "--unwrap", "--documents", "file", "lines"} <= set(words)
 
 
+def test_the_file_of_abbreviations_reaches_the_commands(plan):
+    Path("mine.txt").write_text("en pat.")
+    vocab, build, _ = plan("corpus/english-1.txt:en", "--abbreviations", "mine.txt")
+    for words in (vocab, build):
+        assert " ".join(words).count("--abbreviations mine.txt") == 1
+
+
 def test_odd_names_are_quoted(plan):
     names = ["-x.txt", "it's a $HOME.txt", 'a"b\\c.txt', "é 世.txt"]
     for name in names:
@@ -198,6 +205,7 @@ def test_odd_names_are_quoted(plan):
         (["corpus", "-o", "corpus/first"], "overlap"),
         (["corpus", "--language", "xx"], "language"),
         (["corpus", "--minutes", "nan"], "minutes is nan"),
+        (["corpus", "--abbreviations", "none.txt"], "--abbreviations none.txt can't be read"),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_written(here, arguments, message, call):

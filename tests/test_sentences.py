@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from refusals import check_refused, refused
 from sentence_reference import describe_line, segment_line
 
 from albert_data import split_sentences
@@ -16,6 +17,8 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.data import DocumentColumns, Lines, slice_sentences
+from albert_data.errors import ConfigError
+from albert_data.sentences.abbreviations import normalise_abbreviations
 from albert_data.sentences.segmenting import Segmented, make_rule, segment_lines
 from albert_data.sentences.text import find_sentences
 from albert_data.text.languages import encode_source
@@ -205,3 +208,50 @@ def find_headings(text: str, sentences: str = "prose") -> list[bool]:
     lines = clean_documents(Block(text.encode(), Origin("", "txt")), config, Damage())
     found: list[bool] = find_sentences(lines, config).is_heading.tolist()
     return found
+
+
+# ---- abbreviations of the user ----
+
+ADDED = "en pat.\nen z. B.\nde bspw\nka შპს."
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(["en", "de", "ka", "fr"]),
+    st.lists(st.sampled_from(["pat.", "Z.B.", "bspw.", "შპს.", "The", "Ten", "ათი", "3", "z.", "B."]), max_size=9),
+)
+def test_added_abbreviations_are_followed_as_by_the_reference(language, words):
+    text, added = canonical(" ".join(words)), normalise_abbreviations(ADDED.encode())
+    assert split_sentences(text, language, ADDED) == segment_line(text, language, added)
+
+
+def test_an_added_abbreviation_ends_a_sentence_only_before_a_starter_of_its_own_language():
+    text = "Seen by pat. Smith here. Told to pat. The end."
+    assert split_sentences(text) == ["Seen by pat.", "Smith here.", "Told to pat.", "The end."]
+    assert split_sentences(text, "en", "en pat.") == ["Seen by pat. Smith here.", "Told to pat.", "The end."]
+    assert split_sentences(text, "fr", "en pat.") == split_sentences(text, "fr")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["de", "deu", "kea"]), st.text("aÉზ-'", min_size=1, max_size=9)), min_size=1))
+def test_abbreviations_have_one_form_whatever_their_order_and_comments(pairs):
+    lines = [f"{code}\t{word}.  # why" for code, word in pairs]
+    found = normalise_abbreviations("\n".join(lines).encode())
+    assert found == normalise_abbreviations("\r\n\r\n".join(reversed(lines)).encode())
+    assert found == normalise_abbreviations(found.encode())
+    assert set(found.splitlines()) == {f"{code[:2] if code == 'deu' else code} {word}" for code, word in pairs}
+
+
+@refused(
+    (b"en ok.\nde,bspw.", ConfigError, "abbreviations, line 2 & 'de,bspw.' & such as: de bspw."),
+    (b"en ok.\nxx a.", ConfigError, "abbreviations, line 2 & 'xx'"),
+    (b"\n\nde", ConfigError, "abbreviations, line 3 & such as: de bspw."),
+    (b"de ...", ConfigError, "abbreviations, line 1 & '...' is none"),
+    (b"de v. Chr.", ConfigError, "abbreviations, line 1 & 'v. Chr.' is none & single letters"),
+    (b"de " + 49 * b"a", ConfigError, "abbreviations, line 1 & aaaa & 48 bytes"),
+    (b"# ok\nde M\xfcn.", ConfigError, "abbreviations, line 2 & utf-8"),
+    ("de bspw.".encode("utf-16"), ConfigError, "abbreviations, line 1 & utf-8"),
+    (b" \n# nothing\n", ConfigError, "abbreviations holds no abbreviation"),
+    (b"de bspw.\n" * 120_000, ConfigError, "abbreviations has over 65,536 bytes"),
+)
+def test_what_is_no_list_of_abbreviations_is_refused_by_its_line(call, kind, named):
+    check_refused(lambda: normalise_abbreviations(call), kind, named)

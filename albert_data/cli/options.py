@@ -29,7 +29,9 @@ from albert_data.config import (
     VocabConfig,
 )
 from albert_data.corpus.conditions import join_where
+from albert_data.errors import readable
 from albert_data.library.arguments import RANGES, disk_path
+from albert_data.sentences.abbreviations import MAX_BYTES, normalise_abbreviations
 from albert_data.storage import is_remote, make_path
 from albert_data.storage.hub import is_model
 
@@ -41,7 +43,11 @@ _PAIR = re.compile(r"([^=]+)=(.+)")
 def take_given(settings: dict[str, Any]) -> dict[str, Any]:
     """The options that the user gave. The others are left to the library, which has their defaults."""
     source = click.get_current_context().get_parameter_source
-    return {name: value for name, value in settings.items() if source(name) is not ParameterSource.DEFAULT}
+    given = {name: value for name, value in settings.items() if source(name) is not ParameterSource.DEFAULT}
+    if path := given.get("abbreviations"):
+        with readable(f"--abbreviations {path}", "name a text file"), path.open("rb") as file:
+            given["abbreviations"] = normalise_abbreviations(file.read(MAX_BYTES + 1), f"--abbreviations {path}")
+    return given
 
 
 class _Path(click.Path):
@@ -116,6 +122,12 @@ _TEXT_OPTIONS = (  # in the order of --help
         "--language",
         "Language (ISO 639 code) whose rules split text into sentences.",
         metavar="CODE",
+    ),
+    _text_setting(
+        "--abbreviations",
+        "File with more abbreviations: on each line a language and one of them, as 'de bspw.'.",
+        type=PATH,
+        metavar="FILE",
     ),
     _text_setting("--text-field", "Field that contains the text; a.b is inside a, and a,b are joined.", metavar="NAME"),
     _text_setting(

@@ -22,6 +22,7 @@ from albert_data.cli.options import (
     PATH,
     allow_loss_option,
     inputs_argument,
+    take_given,
     text_options,
     workers_option,
 )
@@ -96,11 +97,12 @@ def quickstart(
       albert-data quickstart corpus/ -o first
       albert-data quickstart book.txt --unwrap --minutes 2 -o first
     """
-    text = TextConfig(**settings)
+    abbreviations = take_given(settings).get("abbreviations")  # their text, where the option has a file
+    text = TextConfig(**{**settings, "abbreviations": abbreviations})
     VocabConfig(vocab_size=vocab_size)  # raises ConfigError now
     if minutes:
         TrainConfig(preset=PRESET, steps=None, minutes=minutes)  # raises ConfigError now, not after the build
-    found, reading = _find_inputs(inputs, output, text), _list_options(text)
+    found, reading = _find_inputs(inputs, output, text), _list_options(text, settings)
     _claim(output, (*reading, "--vocab-size", str(vocab_size)), found)
     reading += [*(() if workers is None else ("--workers", str(workers))), *(["--allow-loss"] if allow_loss else [])]
     _train_vocabulary(inputs, output, vocab_size, reading)
@@ -184,11 +186,12 @@ def format_command(words: Sequence[str]) -> str:
     return " ".join(map(quote, ["albert-data", *words]))
 
 
-def _list_options(text: TextConfig) -> list[str]:
-    """The options that give these settings, without those that have their default."""
+def _list_options(text: TextConfig, given: dict[str, Any]) -> list[str]:
+    """The options that give these settings, without those that have their default. given: as the user gave them."""
     options = []
     for field in dataclasses.fields(text):
-        value, name = getattr(text, field.name), field.name.replace("_", "-")
+        value = given[field.name] if field.name == "abbreviations" else getattr(text, field.name)
+        name = field.name.replace("_", "-")
         if value != field.default:
             options += [f"--{'' if value else 'no-'}{name}"] if isinstance(value, bool) else [f"--{name}", str(value)]
     return options

@@ -180,6 +180,8 @@ def _describe_config(config: BuildConfig, sources: Sequence[SourceEntry]) -> lis
     for name in (*TEXT_KEYS, "alpha", "max_passes") if sources else ():
         found = {getattr(source, name) for source in sources}
         values[name] = found.pop() if len(found) == 1 else "by-source"
+    if config.text.abbreviations:
+        values["abbreviations"] = len(config.text.abbreviations.splitlines())
     for name, value in values.items():
         item = f" {name}={_UNSET.get(name, 'auto') if value is None else quote(str(value))}"
         if len(line) + len(item) > _WIDTH:

@@ -355,6 +355,12 @@ def check_fields(inputs: Sequence[Input], text: TextConfig) -> None:
                 "give records (.jsonl, .csv, .parquet). The language of all is named by --language, of one by "
                 "INPUT:LANGUAGE"
             )
+    texts = [(item.language, item.source.text if item.source else text) for item in inputs]
+    used = {language or one.language for language, one in texts if one.sentences == "prose"}
+    added = {line.split()[0] for line in (text.abbreviations or "").splitlines()}
+    if added and not added & used and text.language_field is None:
+        where = ", ".join(sorted(used)) or "text with --sentences lines"
+        raise InputError(f"--abbreviations has none for {where}; add some, or leave it out")
 
 
 def list_texts(inputs: Iterable[Input], text: TextConfig) -> set[TextConfig]:

@@ -141,7 +141,8 @@ def _find_difference(there: Plan, asked: Plan) -> str | None:
         # A setting of another version, which this one lacks, differs where it was set.
         for name, value in {**dict.fromkeys(before), **now}.items():
             if before.get(name) != value and (name in now or before[name]):
-                return f"{name}{owner} is {before.get(name)} there and {value} here"
+                one, other = (", ".join(f"{one}".splitlines())[:200] for one in (before.get(name), value))
+                return f"{name}{owner} is {one} there and {other} here"
     if len(old_sources) != len(new_sources):
         return f"the mixture has {count_of(len(old_sources), 'source')} there and {len(new_sources)} here"
     if there.tokenizer != asked.tokenizer:

@@ -197,13 +197,13 @@ def make_classes() -> np.ndarray:
 
 
 @cache
-def make_rule(language: str) -> SentenceRule:
-    """The rule of a language, without text yet. A language without a table has the general rule, and no words."""
+def make_rule(language: str, abbreviations: str | None = None) -> SentenceRule:
+    """The rule of a language, without text yet. Without a table it has the general rule, and only added words."""
     ascii_classes = make_classes()[:128].copy()
     if language in _ASCII_STOPS:
         character, char_class = _ASCII_STOPS[language]
         ascii_classes[ord(character)] = char_class
-    hashes, word_classes = make_table(language)
+    hashes, word_classes = make_table(language, abbreviations)
     settings = np.array([len(hashes) - 1, language in _WITH_ORDINALS.split(), language == "en"], np.int64)
     return SentenceRule(np.zeros(0, np.uint8), ascii_classes, make_classes(), hashes, word_classes, settings)
 

@@ -40,7 +40,7 @@ def find_sentences(lines: Lines, config: TextConfig) -> Text:
         begins, ends = lines.line_offsets[:-1], lines.line_offsets[1:] - 1
         counts, is_heading = np.ones(len(begins), np.int64), np.zeros(len(begins), bool)
     else:
-        begins, ends, counts, kinds = _segment(lines, config.language)
+        begins, ends, counts, kinds = _segment(lines, config)
         is_heading = _mark_headings(lines, counts, kinds)
     line_sentences = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     return Text(
@@ -53,25 +53,26 @@ def find_sentences(lines: Lines, config: TextConfig) -> Text:
     )
 
 
-def split_sentences(text: str, language: str = "en") -> list[str]:
+def split_sentences(text: str, language: str = "en", abbreviations: str | None = None) -> list[str]:
     """Split a text into sentences as a build does. Sentences have no white space at their ends.
 
-    language: an ISO 639 code. Raises ConfigError if it is unknown.
+    language: an ISO 639 code. abbreviations: as in TextConfig. Raises ConfigError if one of them is none.
     """
-    config, data = TextConfig(language=language), break_lines(text.encode("utf-8", "surrogatepass"))
+    config = TextConfig(language=language, abbreviations=abbreviations)
+    data = break_lines(text.encode("utf-8", "surrogatepass"))
     found = find_sentences(clean_documents(Block(data, Origin("", "txt")), config, Damage()), config)
     return [part.decode() for part in slice_sentences(found.utf8, found.sentence_begins, found.sentence_ends)]
 
 
-def _segment(lines: Lines, language: str) -> Segmented:
+def _segment(lines: Lines, config: TextConfig) -> Segmented:
     """Where sentences begin and end, and of what kind each line is."""
     num_lines = len(lines.line_offsets) - 1
     capacity = len(lines.utf8) // _MIN_SENTENCE + num_lines + 1
     begins, ends = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     counts, kinds = np.empty(num_lines, np.int64), np.empty(num_lines, np.uint8)
     filled = 0
-    for code, first, last in _group_by_language(lines, language):
-        rule = make_rule(code)._replace(utf8=lines.utf8)
+    for code, first, last in _group_by_language(lines, config.language):
+        rule = make_rule(code, config.abbreviations)._replace(utf8=lines.utf8)
         part = Segmented(begins, ends, counts[first:last], kinds[first:last])
         filled = segment_lines(rule, lines.line_offsets[first : last + 1], part, filled)
     return Segmented(begins[:filled], ends[:filled], counts, kinds)

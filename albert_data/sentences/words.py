@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from albert_data.kernels.fnv import hash_bytes
+from albert_data.sentences.abbreviations import MAX_WORD as MAX_WORD
 
 _PATH = Path(__file__).with_name("abbreviations.txt")
-MAX_WORD = 48  # bytes
 # A word class is a bit, since a word may be of several.
 _NAMES = ("title", "number", "volume", "maybe", "ends", "time", "lead", "starter", "speech", "pronoun", "name")
 TITLE, NUMBER, VOLUME, MAYBE, ENDS, TIME, LEAD, STARTER, SPEECH, PRONOUN, NAME = (1 << i for i in range(len(_NAMES)))
@@ -75,12 +75,15 @@ def list_forms(name: str, word: str) -> set[str]:
     return forms
 
 
-def make_table(language: str) -> tuple[np.ndarray, np.ndarray]:
+def make_table(language: str, abbreviations: str | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The hash table of a language, at most half full: uint64 hashes and uint16 word classes, a power of two of each.
 
-    A language without words has an empty table.
+    A language without words has an empty table. abbreviations: words to add, as TextConfig has them.
     """
-    words = read_tables().get(language, {})
+    words = dict(read_tables().get(language, {}))
+    for code, word in (line.split() for line in (abbreviations or "").splitlines()):
+        for form in list_forms("maybe", word) if code == language else ():
+            words[form] = words.get(form, 0) | MAYBE
     size = 1 << max(4, (2 * len(words)).bit_length())
     hashes, word_classes = np.zeros(size, np.uint64), np.zeros(size, np.uint16)
     for word, classes in words.items():

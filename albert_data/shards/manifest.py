@@ -380,7 +380,8 @@ class Manifest(Versions):
 def _read_config(settings: Mapping[str, Any]) -> BuildConfig:
     """The config of a flat object, which holds every setting."""
     try:
-        return BuildConfig.from_settings(**{name: settings[name] for name in BuildConfig().to_flat_dict()})
+        names = [*BuildConfig().to_flat_dict(), *settings.keys() & {"abbreviations"}]
+        return BuildConfig.from_settings(**{name: settings[name] for name in names})
     except KeyError as error:
         raise ShardError(f"config.{error.args[0]} is missing") from error
     except AlbertDataError as error:

@@ -84,7 +84,7 @@ def read_segments(shards: Shards, row: int) -> list[Segment]:
     segments = []
     for name, begin, end in find_segments(example):
         decoded = shards.tokenizer.decode(example.original_ids[begin:end]).strip()
-        sentences = split_sentences(decoded, text.language) if text.sentences == "prose" else []
+        sentences = split_sentences(decoded, text.language, text.abbreviations) if text.sentences == "prose" else []
         spans = _find_spans(_find_words(example, begin, end, shards, rule), config.span_gap)
         segments.append(Segment(name=name, spans=list(spans), sentences=sentences or [decoded]))
     return segments
