@@ -245,6 +245,7 @@ class VocabConfig:
     spaces.
     sample_bytes: the largest amount of text, in bytes of UTF-8, that training uses; it bounds the memory.
     normalization: of the text, before SentencePiece's own. "albert-v2" is what Google's ALBERT code does.
+    alpha, max_passes: of languages or sources of a mixture, the shares of that text by size. None: by a mixture's file.
     """
 
     vocab_size: int = 30_000
@@ -256,9 +257,13 @@ class VocabConfig:
     sample_bytes: int = 64_000_000
     seed: int = 0
     normalization: str = "none"
+    alpha: float | None = None
+    max_passes: float = 4.0
 
     def __post_init__(self) -> None:
         check_types(self)
+        BuildConfig(alpha=self.alpha, max_passes=self.max_passes)  # checks both
+        check_range("max_passes", self.max_passes, 1, 1000)
         check_range("vocab_size", self.vocab_size, 16, 1_000_000)
         check_choice("model_type", self.model_type, MODEL_TYPES)
         check_range("character_coverage", self.character_coverage, 0.98, 1.0)
@@ -267,9 +272,9 @@ class VocabConfig:
         check_choice("normalization", self.normalization, NORMALIZATIONS)
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings by name; without a normalization if there is none, so that files of others stay as they were."""
-        values = dataclasses.asdict(self)
-        return {name: value for name, value in values.items() if (name, value) != ("normalization", "none")}
+        """The settings by name; without those that are not used, so that files of others stay as they were."""
+        unused = {"normalization": "none", "alpha": None, "max_passes": VocabConfig.max_passes}.items()
+        return {name: value for name, value in dataclasses.asdict(self).items() if (name, value) not in unused}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -384,7 +389,7 @@ class BuildConfig:
     similarity: float = 0.8
     sample: float | None = None
     alpha: float | None = None
-    max_passes: float = 4.0
+    max_passes: float = VocabConfig.max_passes
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -64,7 +64,7 @@ def read(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-@given(st.dictionaries(st.binary(), HASHES))
+@given(st.dictionaries(st.integers(0, 2**32 - 1), st.dictionaries(st.binary(), HASHES, min_size=1)))
 def test_what_is_written_is_read_once(tmp_path_factory, sentences):
     folder = tmp_path_factory.mktemp("files")
     path = write_candidates(folder, "task", sentences)
@@ -141,20 +141,20 @@ def test_of_two_commands_the_second_is_refused(make, monkeypatch):
     monkeypatch.setattr(work_folder, "LOCK_SECONDS", 0.0)
     Path("far").mkdir()
     with lock_folder(Path("far")) as folder:
-        path = write_candidates(folder, "task", {b"a": 1})
+        path = write_candidates(folder, "task", {0: {b"a": 1}})
         unfinished = Path("far") / f".albert-data-{'0' * 16}.tmp"  # of the first command, which is about to rename it
         unfinished.write_bytes(b"a")
         with pytest.raises(OutputError, match="another `vocab` is writing to far"):
             learn("far", make())
         assert unfinished.read_bytes() == b"a"
-        assert take_candidates(path) == {b"a": 1}
+        assert take_candidates(path) == {0: {b"a": 1}}
 
 
 def test_who_lost_the_lock_of_a_store_removes_nothing(bucket):
     parent = make_path(f"{bucket.url}/far")
     with lock_folder(parent) as folder:
         bucket.put("far/.vocab/lock", b"of another")
-        write_candidates(folder, "task", {b"a": 1})
+        write_candidates(folder, "task", {0: {b"a": 1}})
         before = bucket.files()
     assert bucket.files() == before
 

@@ -179,11 +179,11 @@ def test_options_of_text_reach_all_commands_that_read_it(plan):
         assert {"--language", "de", "--unwrap", "--documents", "file", "lines"} <= set(words)
 
 
-def test_the_file_of_abbreviations_reaches_the_commands(plan):
+def test_abbreviations_and_alpha_reach_the_commands_as_they_were_given(plan):
     Path("mine.txt").write_text("en pat.")
-    vocab, build, _ = plan("corpus/english-1.txt:en", "--abbreviations", "mine.txt")
+    vocab, build, _ = plan("corpus/english-1.txt:en", "--abbreviations", "mine.txt", "--alpha", "0.3")
     for words in (vocab, build):
-        assert " ".join(words).count("--abbreviations mine.txt") == 1
+        assert " ".join(words).count("--abbreviations mine.txt --alpha 0.3") == 1
 
 
 def test_odd_names_are_quoted(plan):
@@ -205,6 +205,7 @@ def test_odd_names_are_quoted(plan):
         (["corpus", "-o", "corpus/first"], "overlap"),
         (["corpus", "--language", "xx"], "language"),
         (["corpus", "--minutes", "nan"], "minutes is nan"),
+        (["corpus", "--alpha", "2"], "alpha is 2.0"),
         (["corpus", "--abbreviations", "none.txt"], "--abbreviations none.txt can't be read"),
     ],
 )

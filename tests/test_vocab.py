@@ -23,21 +23,25 @@ from hypothesis import strategies as st
 from refusals import check_refused, refused
 from test_tokenizer import as_text
 
+from albert_data import split_sentences
 from albert_data.cli.main import run
-from albert_data.config import MODEL_TYPES, TextConfig, VocabConfig
+from albert_data.config import MODEL_TYPES, BuildConfig, TextConfig, VocabConfig
 from albert_data.corpus.inputs import find_inputs
+from albert_data.corpus.mixtures import find_sources
 from albert_data.errors import AlbertDataError, ConfigError, InputError, OutputError, TokenizerError
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.library.building import train_vocab
+from albert_data.pipeline.build import build_shards
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.sentencepiece.charsmap import find_base
+from albert_data.vocab import learning
 from albert_data.vocab.alphabet import choose_alphabet, measure_unspaced
 from albert_data.vocab.counting import NUM_CODES, CharacterCounts, NormalCounter, NormalRule
 from albert_data.vocab.folder import FILES, is_saved, save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary
 from albert_data.vocab.report import VocabReport
 from albert_data.vocab.sampling import SentenceSample, select_sentences
-from albert_data.vocab.training import VocabularyTooLarge
+from albert_data.vocab.training import TrainedModel, VocabularyTooLarge
 
 DOCUMENTS = fixtures.make_documents(80, seed=4)
 CAPPED = 5_000
@@ -192,7 +196,7 @@ def test_lost_characters_are_reported_with_counts_and_are_unknown(tmp_path):
     told = " ".join(" ".join(report.describe_choices()).split())
     assert "3 others are lost, 4 times" in told
     assert "é 2, ï 1, ▅ 1" in told
-    assert "a higher --character-coverage keeps more of them, --required-chars those that you name" in told
+    assert "--character-coverage 1.0 keeps all, --required-chars those that you name" in told
 
 
 def test_characters_are_chosen_from_the_whole_corpus_and_not_from_the_sample(tmp_path):
@@ -504,3 +508,115 @@ def test_no_replaced_string_begins_with_two_ascii_characters(rule):
         node = find_base(units, 0) ^ first
         if units[node] & 0x800000FF == first:
             assert all(units[find_base(units, node) ^ byte] & 0x800000FF != byte for byte in range(1, 128))
+
+
+# ---- shares by size ----
+
+GREEK, THAI = ["Το νερό είναι κρύο σήμερα", "Η γλώσσα μας είναι παλιά"], ["ฉันชอบอ่านหนังสือ", "วันนี้อากาศดี"]
+
+
+def write_languages(folder: Path, layout: int = 0) -> Path:
+    """English, and two languages that have a hundredth of it, in one file or two."""
+    rng, small = random.Random(7), {"el": GREEK, "th": THAI}
+    rows = [("en", fixtures.make_lines(rng, 12)) for _ in range(60)]
+    rows += [(code, f"{rng.choice(lines)} {number}") for code, lines in small.items() for number in range(12)]
+    random.Random(layout).shuffle(rows)
+    folder.mkdir()
+    for number, part in enumerate([rows[::2], rows[1::2]] if layout else [rows]):
+        lines = [json.dumps({"lang": code, "text": text}) + "\n" for code, text in part]
+        (folder / f"{number}.jsonl").write_text("".join(lines))
+    return folder
+
+
+def learn_languages(folder: Path, engine: Engine | None = None, shared: Path | None = None, **settings: Any) -> Any:
+    text, config = TextConfig(language_field="lang"), VocabConfig(vocab_size=260, model_type="bpe", **settings)
+    return learn_vocabulary(find_inputs([str(folder)]), text, config, engine or InlineEngine(), shared=shared)
+
+
+def test_by_alpha_order_layout_workers_and_files_of_candidates_change_no_byte(tmp_path):
+    first = learn_languages(write_languages(tmp_path / "a"), alpha=0.3, sample_bytes=8000)
+    other = write_languages(tmp_path / "b", layout=1)
+    for engine, shared in ((MultiprocessEngine(2), None), (InlineEngine(), tmp_path / "shared")):
+        found = learn_languages(other, engine, shared, alpha=0.3, sample_bytes=8000)
+        assert (found.trained, found.alphabet) == (first.trained, first.alphabet)
+
+
+def test_by_alpha_a_small_language_has_its_characters_and_pieces(tmp_path):
+    folder, text = write_languages(tmp_path / "in"), "\n".join(GREEK)
+    settings = {"alpha": 0.3, "max_passes": 50.0}
+    plain, shared = (learn_languages(folder, character_coverage=0.99, **given) for given in ({}, settings))
+    ids = [Tokenizer(one.trained.model, "").encode(text.split("\n"))[0] for one in (plain, shared)]
+    assert np.count_nonzero(ids[0] == 1) > np.count_nonzero(ids[1] == 1)
+    assert len(ids[1]) < len(text.replace("\n", ""))
+    assert (shared.alphabet.num_characters, shared.config.alpha) == (plain.alphabet.num_characters, 0.3)
+    assert "alpha" in shared.to_dict()
+    assert "alpha" not in plain.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("alpha", "max_passes", "sample_bytes"), [(0.3, 4.0, 8000), (0.0, 2.5, 10**6), (1.0, 4.0, 9000)]
+)
+def test_the_sample_has_the_shares_of_a_build(alpha, max_passes, sample_bytes, tmp_path, monkeypatch):
+    """By a search of its own for the common factor, on the sentences that the trainer gets."""
+    got: list[bytes] = []
+    nothing = TrainedModel(model=b"", num_sentences=0, num_bytes=0)
+    monkeypatch.setattr(learning, "train_model", lambda sentences, config, **_: got.extend(sentences) or nothing)
+    folder = write_languages(tmp_path / "in")
+    learn_languages(folder, alpha=alpha, max_passes=max_passes, sample_bytes=sample_bytes)
+    sizes, found = Counter[str](), Counter[str]()
+    for line in (folder / "0.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        for sentence in (one for text in record["text"].split("\n") for one in split_sentences(text)):
+            sizes[record["lang"]] += len(sentence.encode())
+    for sentence in got:
+        is_greek, is_thai = (any(low <= c <= high for c in sentence.decode()) for low, high in ("ͰϿ", "ก๛"))
+        found["el" if is_greek else "th" if is_thai else "en"] += len(sentence)
+    names = sorted(sizes)
+    most = min(sample_bytes, sum(sizes.values()))
+    low, high = 0.0, 2.0 * most
+    for _ in range(200):
+        middle = (low + high) / 2
+        wanted = [min(middle * sizes[name] ** alpha, max_passes * sizes[name]) for name in names]
+        low, high = (middle, high) if sum(wanted) < most else (low, middle)
+    assert [found[name] for name in names] == pytest.approx(wanted, abs=400)
+    assert sum(found.values()) <= sample_bytes
+
+
+@given(st.lists(st.binary(min_size=1, max_size=9), unique=True, max_size=20), st.floats(1, 9), st.integers(1, 300))
+def test_a_sample_of_all_sentences_is_repeated_evenly_up_to_its_bytes(sentences, max_passes, max_bytes):
+    sample = SentenceSample(max_bytes)
+    sample.add({sentence: number for number, sentence in enumerate(sentences)})
+    once, often = sample.sentences(), sample.sentences(max_passes)
+    size = len(b"".join(once))
+    if len(once) < len(sentences) or not once:
+        assert often == once
+        return
+    counts = Counter(often)
+    assert max(counts.values()) - min(counts.values()) <= 1
+    assert min(max_passes * size, max_bytes) - 9 <= len(b"".join(often)) <= min(max_passes * size, max_bytes)
+
+
+def test_build_learns_its_vocabulary_by_its_alpha(tmp_path):
+    folder, config = write_languages(tmp_path / "in"), VocabConfig(vocab_size=260, model_type="bpe")
+    text = TextConfig(language_field="lang")
+    settings = BuildConfig(text=text, alpha=0.3, max_passes=3.0)
+    build_shards(find_inputs([str(folder)], text=text), tmp_path / "out", None, settings, InlineEngine(), vocab=config)
+    alone = learn_languages(folder, alpha=0.3, max_passes=3.0)
+    assert (tmp_path / "out/tokenizer/spiece.model").read_bytes() == alone.trained.model
+    sources = [
+        f'[[source]]\nname = "{code}"\npaths = "in"\nwhere = "lang == \'{code}\'"\n' for code in ("en", "el", "th")
+    ]
+    (tmp_path / "m.toml").write_text("".join(["alpha = 0.3\nmax_passes = 3\n", *sources]))
+    mixed = learn_vocabulary(find_sources([str(tmp_path / "m.toml")]), TextConfig(), config, InlineEngine())
+    assert mixed.trained == alone.trained
+    assert (mixed.config.alpha, mixed.config.max_passes) == (0.3, 3.0)
+
+
+@refused(
+    (lambda: VocabConfig(alpha=1.5), ConfigError, "alpha is 1.5 & 0.0 to 1.0"),
+    (lambda: VocabConfig(max_passes=2.0), ConfigError, "max_passes is 2 & alpha & give both"),
+    (lambda: VocabConfig(alpha=0.3, max_passes=0.5), ConfigError, "max_passes is 0.5 & 1 to 1000"),
+    (lambda: learn("-", alpha=0.3), ConfigError, "alpha is 0.3 & neither --language-field nor an INPUT:LANGUAGE"),
+)
+def test_what_can_not_be_shared_is_refused(call, kind, named):
+    check_refused(call, kind, named)

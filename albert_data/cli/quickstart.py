@@ -22,11 +22,12 @@ from albert_data.cli.options import (
     PATH,
     allow_loss_option,
     inputs_argument,
+    setting,
     take_given,
     text_options,
     workers_option,
 )
-from albert_data.config import TextConfig, VocabConfig
+from albert_data.config import BuildConfig, TextConfig, VocabConfig
 from albert_data.errors import ConfigError, InputError, OutputError, explain_os_error
 from albert_data.library.arguments import require_packages
 from albert_data.storage.files import is_there, read_json, to_json
@@ -66,6 +67,7 @@ RECORD = ".quickstart.json"  # hidden, so that no glob of the user takes it for 
     show_default=True,
     help="Number of pieces, special ones included. Fewer if the text supports no more.",
 )
+@setting(BuildConfig, "--alpha", "As in `vocab` and `build`.  [default: none]", type=float, metavar="A")
 @text_options
 @allow_loss_option
 @workers_option
@@ -74,6 +76,7 @@ def quickstart(
     output: Path,
     minutes: float,
     vocab_size: int,
+    alpha: float | None,
     workers: int | None,
     allow_loss: bool,
     **settings: Any,
@@ -99,10 +102,11 @@ def quickstart(
     """
     abbreviations = take_given(settings).get("abbreviations")  # their text, where the option has a file
     text = TextConfig(**{**settings, "abbreviations": abbreviations})
-    VocabConfig(vocab_size=vocab_size)  # raises ConfigError now
+    VocabConfig(vocab_size=vocab_size, alpha=alpha)  # raises ConfigError now
     if minutes:
         TrainConfig(preset=PRESET, steps=None, minutes=minutes)  # raises ConfigError now, not after the build
     found, reading = _find_inputs(inputs, output, text), _list_options(text, settings)
+    reading += [] if alpha is None else ["--alpha", str(alpha)]
     _claim(output, (*reading, "--vocab-size", str(vocab_size)), found)
     reading += [*(() if workers is None else ("--workers", str(workers))), *(["--allow-loss"] if allow_loss else [])]
     _train_vocabulary(inputs, output, vocab_size, reading)

@@ -54,6 +54,14 @@ from albert_data.text.output import show, show_json
     type=parse_size,
     metavar="SIZE",
 )
+@setting(
+    VocabConfig,
+    "--alpha",
+    "Give each language or source a share of that by its size to this power, 0 to 1.  [default: a mixture's, or none]",
+    type=float,
+    metavar="A",
+)
+@setting(VocabConfig, "--max-passes", "Maximum number of times that text is repeated for --alpha.")
 @setting(VocabConfig, "--seed", "Seed of the choice of sentences.")
 @text_options
 @allow_loss_option
@@ -66,7 +74,7 @@ def vocab(inputs: tuple[str, ...], output: Path, as_json: bool, **settings: Any)
     INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt (a
     blank line ends a document, or see --documents), .md, .jsonl, .json, .csv, .tsv, also compressed, .parquet, .arrow,
     folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German. A single
-    .toml file is a mixture of sources; their weights do not matter here.
+    .toml file is a mixture of sources, whose weights do not matter here, but its alpha does.
 
     The vocabulary depends only on the text and these options; --workers changes nothing.
 

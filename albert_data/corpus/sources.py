@@ -80,13 +80,13 @@ class MixtureSource:
         return int(Fraction(str(weight)) * dupe_factor * ONE_PASS)
 
 
-def share_tokens(sizes: Mapping[MixtureSource, float]) -> dict[MixtureSource, int]:
+def share_tokens(sizes: Mapping[MixtureSource, float], most: float = float("inf")) -> dict[MixtureSource, int]:
     """How many tokens each source gives, in one pass as many as all have: its share is as size ** alpha.
 
     No source gives more than max_passes times its size; the others share what it leaves. sizes: of sources with one
-    alpha, in tokens. Source: UniMax (Chung et al. 2023), with alpha in place of equal shares.
+    alpha, in tokens; most: of all. Source: UniMax (Chung et al. 2023), with alpha in place of equal shares.
     """
-    left, wanted = sum(sizes.values()), dict[MixtureSource, int]()
+    left, wanted = min(sum(sizes.values()), most), dict[MixtureSource, int]()
     powers = {source: size ** (source.alpha or 0.0) if size else 0.0 for source, size in sizes.items()}
     power = sum(powers.values())
     # The smallest have the most passes, as alpha is at most 1.

@@ -108,6 +108,7 @@ def build_shards(
     config, vocab = choose_fraction(inputs, config), vocab or VocabConfig()
     _check(inputs, tokenizer, config, engine)
     check_license(license)
+    vocab = dataclasses.replace(vocab, alpha=config.alpha, max_passes=config.max_passes)
     plan = make_plan(inputs, tokenizer, config, vocab)
     check_size(plan, config.num_shards or 0)
     check_readable(plan)

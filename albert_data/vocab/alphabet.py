@@ -59,12 +59,13 @@ class Alphabet:
         return [
             f"{head}; {len(self.lost):,} others are lost, {self.num_lost:,} times ({share:.2g} % of the text):",
             list_some(first, _NUM_SHOWN, len(self.lost)),
-            "a higher --character-coverage keeps more of them, --required-chars those that you name",
+            "--character-coverage 1.0 keeps all, --required-chars those that you name, --alpha more of small languages",
         ]
 
 
-def choose_alphabet(counts: CharacterCounts, config: VocabConfig) -> Alphabet:
-    """Raises TokenizerError for a required character that no vocabulary can hold."""
+def choose_alphabet(counts: CharacterCounts, config: VocabConfig, weighted: CharacterCounts | None = None) -> Alphabet:
+    """weighted: what characters are chosen by. Raises TokenizerError for a required one that no vocabulary can hold."""
+    occurring, counts = counts, weighted or counts
     normalised = NormalRule(config.cased).normalise(PRINTABLE_ASCII + config.required_chars)
     required = sorted(set(map(ord, normalised.replace(" ", VISIBLE_SPACE))))
     if unusable := sorted(_UNUSABLE.intersection(required)):
@@ -78,13 +79,13 @@ def choose_alphabet(counts: CharacterCounts, config: VocabConfig) -> Alphabet:
     covered_before = covered + np.cumsum(counts.counts[order]) - counts.counts[order]  # without the character itself
     num_kept = int(np.searchsorted(covered_before, config.character_coverage * num_characters))
     codes = sorted([*required, *counts.codes[order[:num_kept]].tolist()])
-    occurring = dict(zip(counts.codes.tolist(), counts.counts.tolist(), strict=True))
-    lost = sorted(occurring.keys() - set(codes), key=lambda code: (-occurring[code], code))
+    found = dict(zip(occurring.codes.tolist(), occurring.counts.tolist(), strict=True))
+    lost = sorted(found.keys() - set(codes), key=lambda code: (-found[code], code))
     return Alphabet(
         codes=tuple(codes),
         num_required=len(required),
-        lost={code: occurring[code] for code in lost},
-        num_characters=num_characters,
+        lost={code: found[code] for code in lost},
+        num_characters=sum(found.values()),
     )
 
 

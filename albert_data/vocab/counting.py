@@ -102,8 +102,8 @@ class NormalCounter:
         self._rule, (self._units, strings) = rule, rule.table
         self._counts = np.zeros(NUM_CODES + len(strings), np.int64)
 
-    def add(self, text: Text) -> None:
-        count_symbols(Sentences.of(text), self._units, self._counts)
+    def add(self, text: Text | Sentences) -> None:
+        count_symbols(text if isinstance(text, Sentences) else Sentences.of(text), self._units, self._counts)
 
     def finish(self) -> CharacterCounts:
         """All that was counted."""

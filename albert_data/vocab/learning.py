@@ -9,15 +9,19 @@ import dataclasses
 from functools import partial
 from pathlib import Path
 
-from albert_data.config import AS_IS, NFC, TextConfig, VocabConfig
+import numpy as np
+
+from albert_data.config import AS_IS, NFC, BuildConfig, TextConfig, VocabConfig
 from albert_data.corpus.inputs import Input, check_fields, check_reach, list_texts
 from albert_data.corpus.layout import advise
 from albert_data.corpus.sources import advise_names
 from albert_data.jobs.engine import Engine, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.shards.advice import advise_inputs, advise_separators, list_damaged, list_unused
+from albert_data.survey.mixed_sources import check_alpha, list_sources
+from albert_data.tokenizer.buffers import join_strings
 from albert_data.vocab.alphabet import choose_alphabet, measure_unspaced
-from albert_data.vocab.counting import CharacterCounts
+from albert_data.vocab.counting import CharacterCounts, NormalCounter, NormalRule
 from albert_data.vocab.process import train_apart
 from albert_data.vocab.reading import SampledCorpus, read_corpus
 from albert_data.vocab.report import VocabReport
@@ -48,15 +52,23 @@ def learn_vocabulary(
     """
     check_fields(inputs, text)
     check_reach(inputs, spans_machines=spans_machines(engine))
+    for source in list_sources(inputs):
+        if config.alpha is None and source.alpha is not None:  # that of a mixture's file
+            config = dataclasses.replace(config, alpha=source.alpha, max_passes=source.max_passes)
+    if not list_sources(inputs):
+        check_alpha(inputs, BuildConfig(text=text, alpha=config.alpha, max_passes=config.max_passes))
     progress = progress or NullProgress()
     corpus = read_corpus(
         inputs, text, config, engine, progress, shared=shared, repeated=repeated, allow_loss=allow_loss
     )
-    sentences, characters = corpus.sample.sentences(), CharacterCounts.of(corpus.totals)
+    max_passes = 1.0 if config.alpha is None else config.max_passes
+    sentences = [one for sample in corpus.samples.values() for one in sample.sentences(max_passes)]
+    characters = CharacterCounts.of(corpus.totals)
     unspaced_share = measure_unspaced(characters)
     if config.dummy_prefix is None:
         config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST_UNSPACED)
-    alphabet = choose_alphabet(characters, config)
+    weighted = None if config.alpha is None else _weigh(sentences, corpus.totals, config)
+    alphabet = choose_alphabet(characters, config, weighted)
     size = sum(map(len, sentences)) / 1e6
     progress.say(
         f"training a {config.model_type} vocabulary of {config.vocab_size:,} pieces on {size:,.1f} MB of sentences"
@@ -82,6 +94,14 @@ def learn_vocabulary(
         removed=corpus.damage.removed,
         advice=_advise(inputs, text, corpus),
     )
+
+
+def _weigh(sentences: list[bytes], totals: np.ndarray, config: VocabConfig) -> CharacterCounts:
+    """How often each character occurs in the sample, of which a source has its share; the others of the corpus once."""
+    counter, weighted = NormalCounter(NormalRule(config.cased)), np.minimum(totals, 1)
+    counter.add(join_strings(list(map(bytes.decode, sentences))))
+    counter.finish().add_to(weighted)
+    return CharacterCounts.of(weighted)
 
 
 def _advise(inputs: list[Input], text: TextConfig, corpus: SampledCorpus) -> list[str]:

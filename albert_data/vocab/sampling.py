@@ -63,10 +63,15 @@ class SentenceSample:
         self._trim()
         return self._first_limit == _MAX_HASH or self.limit < self._first_limit
 
-    def sentences(self) -> list[bytes]:
-        """The sample, in the order of the hashes."""
+    def sentences(self, max_passes: float = 1.0) -> list[bytes]:
+        """The sample, in the order of the hashes; all sentences that there are up to max_passes times, if they fit."""
         self._trim()
-        return list(self._kept)
+        chosen = list(self._kept)
+        if max_passes == 1 or self.limit < _MAX_HASH or not self._num_bytes:
+            return chosen
+        passes, rest = divmod(min(self._max_bytes, max_passes * self._num_bytes), self._num_bytes)
+        num_more = int(np.searchsorted(np.cumsum(list(map(len, chosen))), rest, side="right"))
+        return chosen * int(passes) + chosen[:num_more]
 
 
 def select_sentences(text: Text, seed: int, limit: int) -> dict[bytes, int]:
