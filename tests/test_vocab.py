@@ -32,10 +32,11 @@ from albert_data.errors import AlbertDataError, ConfigError, InputError, OutputE
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.library.building import train_vocab
 from albert_data.pipeline.build import build_shards
+from albert_data.text.unicode_tables import category, script
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.sentencepiece.charsmap import find_base
 from albert_data.vocab import learning
-from albert_data.vocab.alphabet import choose_alphabet, measure_unspaced
+from albert_data.vocab.alphabet import choose_alphabet, find_lost_scripts, measure_unspaced
 from albert_data.vocab.counting import NUM_CODES, CharacterCounts, NormalCounter, NormalRule
 from albert_data.vocab.folder import FILES, is_saved, save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary
@@ -620,3 +621,34 @@ def test_build_learns_its_vocabulary_by_its_alpha(tmp_path):
 )
 def test_what_can_not_be_shared_is_refused(call, kind, named):
     check_refused(call, kind, named)
+
+
+# ---- what scripts lose ----
+
+
+@given(st.dictionaries(any_character.map(ord), st.integers(1, 3000), max_size=40), st.sets(any_character.map(ord)))
+def test_scripts_that_lose_much_are_those_of_a_recount(counts, others):
+    lost = [code for code in sorted(counts, key=lambda code: (-counts[code], code)) if code in others]
+    every, gone = Counter[str](), Counter[str]()
+    for code, count in counts.items():
+        if category(chr(code))[0] in "LM":
+            every[script(chr(code))] += count
+            gone[script(chr(code))] += count * (code in others)
+    wanted = {
+        name: gone[name] / every[name] for name in every if every[name] >= 1000 and gone[name] > every[name] / 1000
+    }
+    found = list(find_lost_scripts(as_counts(counts), lost))
+    assert {name: share for name, share, _ in found} == pytest.approx(wanted, abs=1e-6)
+    assert [share for _, share, _ in found] == sorted((share for _, share, _ in found), reverse=True)
+    for name, _, first in found:
+        of_script = [chr(code) for code in lost if script(chr(code)) == name and category(chr(code))[0] in "LM"]
+        assert list(first) == of_script[:5]
+
+
+def test_the_scripts_that_lose_much_are_told_with_what_helps(tmp_path):
+    (tmp_path / "in.txt").write_text("Plain words here. " * 60_000 + "αβγδ " * 250 + "и" * 999)
+    report = learn(tmp_path, character_coverage=0.998, vocab_size=110)
+    assert report.to_dict()["characters"]["lost_scripts"] == [("GREEK", 1.0, "αβγδ")]
+    told = " ".join(" ".join(report.describe_choices()).split())
+    assert "Greek loses 100.00 %: α, β, γ, δ" in told
+    assert "--character-coverage 1.0 keeps all, --required-chars those that you name, --alpha more of small" in told

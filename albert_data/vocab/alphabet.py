@@ -7,6 +7,7 @@ most frequent characters follow, until all of them cover the share that `charact
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -14,14 +15,16 @@ import numpy as np
 
 from albert_data.config import VocabConfig
 from albert_data.errors import TokenizerError
-from albert_data.text.unicode_tables import categories
-from albert_data.text.wording import list_some
+from albert_data.text.unicode_tables import categories, scripts
+from albert_data.text.wording import format_share, list_some
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, is_unspaced
 from albert_data.vocab.counting import CharacterCounts, NormalRule
 
 PRINTABLE_ASCII = "".join(map(chr, range(0x20, 0x7F)))
 _UNUSABLE = {0x0000, 0x2585}  # SentencePiece ends strings at U+0000, and writes U+2585 for unknown characters
 _NUM_SHOWN = 12
+_NUM_SCRIPTS, _NUM_LETTERS = 5, 5  # shown, of scripts that lose much, and of each
+_MUCH, _FEWEST = 0.001, 1000  # share of a script's letters and marks, and how many it has at least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +35,14 @@ class Alphabet:
     num_required: how many of them are required
     lost: the others of the corpus, most frequent first, and how often each occurs
     num_characters: of the corpus, spaces included
+    lost_scripts: those that lose much, worst first: the share of letters and marks that is lost, and the first of these
     """
 
     codes: tuple[int, ...]
     num_required: int
     lost: dict[int, int]
     num_characters: int
+    lost_scripts: tuple[tuple[str, float, str], ...] = ()
 
     @property
     def characters(self) -> str:
@@ -59,6 +64,10 @@ class Alphabet:
         return [
             f"{head}; {len(self.lost):,} others are lost, {self.num_lost:,} times ({share:.2g} % of the text):",
             list_some(first, _NUM_SHOWN, len(self.lost)),
+            *(
+                f"{script.title()} loses {format_share(lost)}: {', '.join(first)}"
+                for script, lost, first in self.lost_scripts[:_NUM_SCRIPTS]
+            ),
             "--character-coverage 1.0 keeps all, --required-chars those that you name, --alpha more of small languages",
         ]
 
@@ -86,7 +95,20 @@ def choose_alphabet(counts: CharacterCounts, config: VocabConfig, weighted: Char
         num_required=len(required),
         lost={code: found[code] for code in lost},
         num_characters=sum(found.values()),
+        lost_scripts=tuple(find_lost_scripts(occurring, lost)),
     )
+
+
+def find_lost_scripts(counts: CharacterCounts, lost: Iterable[int]) -> Iterator[tuple[str, float, str]]:
+    """See `Alphabet`; scripts with few letters are left out. lost: codes, most frequent first."""
+    (of_code, names), (kinds, kind_names) = scripts(), categories()
+    numbers = counts.counts * np.array([name[0] in "LM" for name in kind_names])[kinds[counts.codes]]
+    own, lost = of_code[counts.codes], [code for code in lost if kind_names[kinds[code]][0] in "LM"]
+    every = np.bincount(own, numbers, len(names))
+    shares = np.bincount(own, numbers * np.isin(counts.codes, lost), len(names)) / np.maximum(every, _FEWEST)
+    for script in sorted(np.flatnonzero((shares > _MUCH) & (every >= _FEWEST)).tolist(), key=lambda one: -shares[one]):
+        first = islice((chr(code) for code in lost if of_code[code] == script), _NUM_LETTERS)
+        yield names[script], round(float(shares[script]), 6), "".join(first)
 
 
 def measure_unspaced(counts: CharacterCounts) -> float:

@@ -63,6 +63,7 @@ class VocabReport:
                 "num_lost": len(alphabet.lost),
                 "lost_in_corpus": alphabet.num_lost,  # how often those occur in all
                 "lost": [[chr(code), count] for code, count in islice(alphabet.lost.items(), _MAX_LISTED)],
+                "lost_scripts": list(alphabet.lost_scripts),
             },
             "unspaced_share": round(self.unspaced_share, 6),
             "damage": self.damage,
