@@ -156,7 +156,7 @@ def _parse_mask_prob(
     "--log-every", int, "STEPS", "Steps from one line of metrics to the next.", "50, or less for 50 lines in a run"
 )
 @_setting("--eval-every", int, "STEPS", "Steps from one evaluation to the next.", "1000, or less for 10 in a run")
-@_setting("--eval-rows", int, "ROWS", "Most validation rows that an evaluation reads.", "by the length of the run")
+@_setting("--eval-rows", int, "ROWS", "Most validation rows for the figures of all.", "by the length of the run")
 @_setting(
     "--save-every",
     int,

@@ -22,8 +22,8 @@ from albert_data.train.reading import explain, load_object, show
 SPLITS = ("train", "validation")
 MAX_EXACT = 2**53  # the largest step or figure that is read: beyond it a float does not hold every integer
 _BEGIN = b'{"step"'  # of a line
-_MAX_BYTES = 32 << 20  # of metrics.jsonl: 100,000 lines; as objects of Python they take ten times as much
-_LINE_BYTES = 1 << 16  # a line that `train` writes has about 400
+_MAX_BYTES = 128 << 20  # of metrics.jsonl: 400,000 lines; as objects of Python they take ten times as much
+_LINE_BYTES = 1 << 17  # a line that `train` writes has about 400, and 300 for each source
 
 Line = dict[str, Any]
 Point = tuple[float, float]
@@ -182,12 +182,14 @@ def split_lines(path: Path) -> list[bytes]:
 
 
 def parse_line(text: bytes) -> Line | None:
-    """A line of metrics, an object with a step, a split and single values; None for anything else."""
+    """A line of metrics, an object with a step, a split, single values and `by_source`; None for anything else."""
     try:
         line = parse_json(text) if len(text) <= _LINE_BYTES else None
     except ValueError:
         return None
     if not isinstance(line, dict) or line.get("split") not in SPLITS or type(line.get("step")) is not int:
         return None
-    is_plain = not any(isinstance(value, dict | list) for value in line.values())
+    sources = line.get("by_source", [])
+    is_plain = isinstance(sources, list) and all(isinstance(one, dict) for one in sources)
+    is_plain &= not any(isinstance(value, dict | list) for key, value in line.items() if key != "by_source")
     return line if is_plain and 0 <= line["step"] <= MAX_EXACT else None

@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import median
 
 from albert_data.report.charts import Plot, Series, make_ticks
-from albert_data.report.page import Chart, PageSection, render_charts, render_page, render_table
+from albert_data.report.page import Chart, PageSection, escape, render_charts, render_page, render_table
 from albert_data.runs.figures import SPLITS, Curve, Point, RunFigures, name_curves, number, read_run, thin
-from albert_data.runs.verdicts import judge_run
+from albert_data.runs.verdicts import judge_run, tabulate_sources
 from albert_data.storage.files import write_bytes
 from albert_data.text.wording import format_duration
 from albert_data.train.folder import PAGE_FILE
@@ -87,7 +87,9 @@ def _describe_outcome(run: RunFigures) -> Iterator[str]:
     yield render_table(heads, rows, caption=f"Validation at step {last['step']:,}")
     if run.unigram_loss is None:
         yield "<p>The MLM loss of frequencies alone is measured at the end of a run, and so not known here.</p>"
-    yield from (f"<p>{text}</p>" for text in judge_run(run))
+    if table := tabulate_sources(last, run.task):
+        yield render_table(table[0], table[1:], caption="By source, the worst first")
+    yield from (f"<p>{escape(text)}</p>" for text in judge_run(run))
 
 
 def _describe_guesses(run: RunFigures) -> str:
@@ -97,11 +99,12 @@ def _describe_guesses(run: RunFigures) -> str:
     answers = []
     for line in ends:
         parts = [text.split("\t") for text in line["guesses"].split("\n")]
-        answers.append({(part[0], part[1]): part[2] for part in parts if len(part) == 3})
+        answers.append({(part[0], *part[3:], part[1]): part[2] for part in parts if len(part) in (3, 4)})
     if not answers or not answers[-1]:
         return ""
     rows = [(*question, *(one.get(question, "") for one in answers)) for question in answers[-1]]
-    heads = ("validation text", "right", *(f"guessed at step {line['step']:,}" for line in ends))
+    source = ["source"] * (len(max(answers[-1], key=len)) - 2)
+    heads = ("validation text", *source, "right", *(f"guessed at step {line['step']:,}" for line in ends))
     return render_table(heads, rows, kind="prose")
 
 

@@ -1,4 +1,4 @@
-"""What the figures of a run say. In: RunFigures. Out: sentences for the terminal and the pages."""
+"""What the figures of a run say. In: RunFigures. Out: sentences and tables for the terminal and the pages."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from statistics import fmean
 
 from albert_data.config import MIN_VALIDATION
 from albert_data.examples.pair_tasks import PairTask
-from albert_data.runs.figures import Line, RunFigures, number
+from albert_data.runs.figures import LOSS, SHARE, Line, RunFigures, number
+from albert_data.text.escaping import escape_controls
 from albert_data.text.wording import count_of, format_share
 
 CERTAIN = 3  # standard errors by which an accuracy must be above that of the most frequent label
+MOST_ERROR = 0.05  # of the accuracy of a source; above it there are too few rows to judge
+MOST_LINES, _WIDTHS = 8, (8, 9, 7, 7, 11, 8)
+MUCH_WORSE = 0.5  # nats by which the loss of a source is above that of all
 NEAR = 0.05  # nats: losses on 128 rows or more that differ by less may be equal
 # Overfitting: nats by which validation is above training. With sound text and few epochs it is 0.1 or less; new masks
 # for training, dropout and a mask share that falls make training harder, never easier. Rows must have been read twice:
@@ -20,8 +24,8 @@ OVERFIT, MIN_EPOCHS, LAST_PART = 0.3, 2.0, 0.1
 def judge_run(run: RunFigures) -> list[str]:
     """What the newest validation says of a run."""
     last = run.last_validation
-    found = (describe_learning(last), describe_order(last, run.task), describe_overfitting(run), _describe_few(last))
-    return [text for text in found if text]
+    found = (describe_learning(last), describe_worst(last), describe_order(last, run.task), describe_overfitting(run))
+    return [text for text in (*found, _describe_few(last)) if text]
 
 
 def describe_learning(line: Line) -> str:
@@ -37,6 +41,20 @@ def describe_learning(line: Line) -> str:
         f"{learnt}: its MLM loss is {abs(gain):.3f} {'below' if gain > 0 else 'above'} the {alone:.3f} that the "
         "frequencies of pieces alone give."
     )
+
+
+def describe_worst(line: Line) -> str:
+    """A sentence on the worst source whose loss is far above that of all, and its accuracy surely below; else empty."""
+    loss, right = (number(line, name) or 0.0 for name in ("mlm_loss", "mlm_accuracy"))
+    for one in filter(is_known, line.get("by_source", [])):
+        own, own_right, error = (number(one, f"mlm_{name}") or 0.0 for name in ("loss", "accuracy", "error"))
+        if own - loss >= MUCH_WORSE and right - own_right > CERTAIN * error:
+            return (
+                f"The model knows {escape_controls(str(one.get('name')))} worst: its MLM loss is {own:.3f}, "
+                f"{own - loss:.3f} above that of all rows, and {format_share(own_right, 1)} are right, not "
+                f"{format_share(right, 1)}. More of its text helps, or a larger share (docs/guides/mixtures.md)."
+            )
+    return ""
 
 
 def describe_order(line: Line, task: PairTask) -> str:
@@ -78,3 +96,29 @@ def _describe_few(line: Line) -> str:
         return ""
     documents = count_of(count, "document")
     return f"Validation rows of {documents}, fewer than {MIN_VALIDATION}: these figures are rough."
+
+
+def is_known(source: Line, head: str = "mlm") -> bool:
+    """Whether there are enough labels of a head, "mlm" or "sop"."""
+    return number(source, f"{head}_loss") is not None and (number(source, f"{head}_error") or 1) <= MOST_ERROR
+
+
+def tabulate_sources(line: Line, task: PairTask) -> list[list[str]]:
+    """The head of a table and a row for each source; empty if there are none."""
+    pair = [f"{task.title} right", "error"] if task.orders else []
+    table = [["source", "labels", "MLM loss", "right", "error", *pair]]
+    for one in line.get("by_source", []):
+        cells = [LOSS(number(one, "mlm_loss") or 0)]
+        for head in ("mlm", "sop") if pair else ("mlm",):
+            shares = [number(one, f"{head}_{name}") or 0 for name in ("accuracy", "error")]
+            cells += map(SHARE, shares) if is_known(one, head) else ["too few", "-"]
+        cells = cells if is_known(one) else ["too few rows to judge"]
+        table.append([escape_controls(str(one.get("name"))), f"{number(one, 'mlm_labels') or 0:,.0f}", *cells])
+    return table if len(table) > 1 else []
+
+
+def describe_sources(line: Line, task: PairTask, indent: str = "") -> list[str]:
+    """The same in lines of at most 80 columns, with the number of sources that are left out."""
+    table, num_more = tabulate_sources(line, task)[: MOST_LINES + 1], int(number(line, "num_sources") or 0) - MOST_LINES
+    lines = [f"{indent}{name[:22]:<22}" + "".join(map(" {:>{}}".format, cells, _WIDTHS)) for name, *cells in table]
+    return [*lines, f"{indent}and {num_more:,} more"] if table and num_more > 0 else lines

@@ -10,7 +10,7 @@ from statistics import median_high
 from typing import Any
 
 from albert_data.runs.figures import RunFigures, number, read_run, thin
-from albert_data.runs.verdicts import judge_run
+from albert_data.runs.verdicts import describe_sources, judge_run
 from albert_data.text.escaping import escape_controls
 from albert_data.text.wording import format_share, wrap_words
 from albert_data.train.config import AlbertConfig, TrainConfig, name_preset
@@ -48,6 +48,7 @@ def _describe_curves(figures: RunFigures) -> str:
     if figures.unigram_loss is not None:
         by_chance = f"{'':8}{chance[0]:11.3f}{_percent(chance[1])}" if chance else ""
         lines.append(f"  {'without context':<18}{figures.unigram_loss:11.3f}{by_chance}")
+    lines += describe_sources(figures.last_validation, figures.task, "  ")
     for text in judge_run(figures):
         lines += wrap_words(text, 80, "  ")
     if training:

@@ -12,7 +12,7 @@ import operator
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, SupportsIndex, TypeAlias, overload
 
@@ -154,6 +154,17 @@ class Shards:
         parts = [np.diff(self._examples_of(number).offsets) for number in range(len(self._record_batches))]
         lengths: np.ndarray = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
         return lengths
+
+    @cached_property
+    def rows_by_source(self) -> list[np.ndarray]:
+        """The numbers of the rows of each source that has some: int64, ascending. Empty unless there are several."""
+        parts = (
+            [self._examples_of(i).sources for i in range(len(self._record_batches))] if self.manifest.sources else []
+        )
+        sources = np.concatenate([np.zeros(0, np.uint16), *(part for part in parts if part is not None)])
+        order = np.argsort(sources, kind="stable")
+        found = np.split(order, np.unique(sources[order], return_index=True)[1][1:])
+        return found if len(found) > 1 else []
 
     def batches(self) -> Iterator[Examples]:
         """All rows in order, one record batch at a time. Raises ShardError at a row that leaves its bounds."""

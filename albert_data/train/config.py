@@ -140,7 +140,7 @@ class TrainConfig:
     graphs: launch whole updates as CUDA graphs. None: those that take longer to launch than to compute (graphs.py).
     log_every, eval_every, save_every: steps from one line of metrics, evaluation and checkpoint to the next. None: by
     the length of the run (schedule.py).
-    eval_rows: the maximal number of validation rows that an evaluation reads, the same rows each time. None: the same.
+    eval_rows: the most validation rows of an evaluation, the same each time; see `choose_rows`. None: by the same.
     guesses: record what the model guesses for masked words of five validation rows. They quote the text.
     """
 

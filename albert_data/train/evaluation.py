@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from albert_data.data import Examples
 from albert_data.errors import ShardError
+from albert_data.runs.verdicts import is_known
 from albert_data.shards.reader import Shards
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, num_bytes
-from albert_data.train.batch import NO_LABEL
+from albert_data.train.batch import NO_LABEL, Batch
 from albert_data.train.device import ALONE, Precision, Ranks
-from albert_data.train.loader import fixed_batches
+from albert_data.train.loader import choose_rows, fixed_batches
 from albert_data.train.metrics import Figures, figures, measure
-from albert_data.train.model import Albert
+from albert_data.train.model import Albert, Output
 from albert_data.train.order import Pack
 
 # About 19 labels in a row of 128 tokens, so over a million: a piece that is one label in a thousand is then counted a
@@ -36,15 +39,19 @@ def evaluate(
     pack: Pack | None = None,
     ranks: Ranks = ALONE,
     must_stop: Callable[[], bool] = lambda: False,
-) -> Figures:
+) -> dict[str, Any]:
     """Return means over the first `num_rows` rows, whose batches are divided among the ranks, and `judge_accuracy`.
 
+    Of several sources also what `describe_sources` says of the rows of `choose_rows`.
     pack: of which size packs are; None: rows are padded.
     must_stop: called before each batch; when it returns True, the evaluation stops and the figures are not valid.
     Draws no random number. Leaves the model in training mode. If memory runs out on any rank, all raise
     torch.cuda.OutOfMemoryError.
     """
-    sums_F = torch.zeros(6, dtype=torch.float64, device=precision.device)
+    rows = choose_rows(shards, num_rows) if shards.rows_by_source else np.zeros(0, np.int64)
+    examples = shards.rows(rows)
+    # Without sources the sums of all; else of each row, and a line for what is no label.
+    sums_RF = torch.zeros((len(rows) + 1, 6), dtype=torch.float64, device=precision.device)
     model.eval()
     batches = fixed_batches(shards, num_rows=num_rows, batch_tokens=batch_tokens, pack=pack)
     with ranks.share_out_of_memory():
@@ -55,10 +62,51 @@ def evaluate(
                 moved = batch.to(precision.device)
                 with precision.autocast():
                     output = model(moved)
-                sums_F += measure(output, moved)
+                if len(rows):
+                    add_rows(sums_RF, output, moved, batch, examples, np.searchsorted(rows, batch.rows))
+                else:
+                    sums_RF += measure(output, moved)
     model.train()
-    found = figures(ranks.sum(sums_F.tolist()))
-    return found | judge_accuracy(shards, num_rows, found["sop_accuracy"])
+    found_RF = np.array(ranks.sum(sums_RF.flatten().tolist())).reshape(-1, 6)
+    found = figures(found_RF[: np.searchsorted(rows, num_rows) or 1].sum(axis=0).tolist())
+    found |= judge_accuracy(shards, num_rows, found["sop_accuracy"])
+    return found | (describe_sources(examples, found_RF[:-1], shards.manifest.sources or ()) if len(rows) else {})
+
+
+def add_rows(sums_RF: torch.Tensor, output: Output, moved: Batch, batch: Batch, rows: Examples, at: np.ndarray) -> None:
+    """Add what `measure` returns, by row. moved, batch: on device and host; at: their rows in `rows`, in order.
+
+    Copies logits as float32, of 1,024 labels at once. Does not wait for the device.
+    """
+    of_masks, of_pairs = np.repeat(at, np.diff(rows.mask_offsets)[at]), at[rows.sop_label[at] != NO_LABEL]
+    mlm, pair = (output.mlm_logits_NV, "masked_labels_N", of_masks), (output.sop_logits_BK, "sop_labels_B", of_pairs)
+    for column, (logits_NV, name, own) in ((0, mlm), (3, pair)):
+        if logits_NV is not None:
+            row_N = np.full(len(logits_NV), len(sums_RF) - 1)
+            row_N[getattr(batch, name).numpy() != NO_LABEL] = own
+            labels_N = getattr(moved, name)
+            parts = zip(torch.split(logits_NV, 1024), torch.split(labels_N, 1024), strict=True)
+            nats = [F.cross_entropy(one.float(), own, ignore_index=NO_LABEL, reduction="none") for one, own in parts]
+            nats_N = torch.cat(nats).double().mul(2**20).round() / 2**20  # so that a sum is exact, in whatever order
+            found_NF = torch.stack((nats_N, torch.ones_like(nats_N), logits_NV.max(-1).indices == labels_N), dim=1)
+            sums_RF[:, column : column + 3].index_add_(0, torch.from_numpy(row_N).to(labels_N.device), found_NF)
+
+
+def describe_sources(examples: Examples, sums_RF: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """`num_sources`, and `by_source`: figures of at most 50, the worst first, but few labels last.
+
+    The standard error of an accuracy is that of independent labels with two right and two wrong ones added (Agresti
+    and Coull 1998): without these, few labels without a hit would have none.
+    """
+    sums_SF, found = np.zeros((len(names), 6)), list[dict[str, Any]]()
+    np.add.at(sums_SF, np.asarray(examples.sources), sums_RF)
+    for name, sums in [(name, sums) for name, sums in zip(names, sums_SF.tolist(), strict=True) if any(sums)]:
+        found.append({"name": name, **figures(sums)})
+        for head, (count, hits) in (("mlm", sums[1:3]), ("sop", sums[4:])):
+            error = ((hits + 2) * (count - hits + 2) / (count + 4) ** 3) ** 0.5
+            found[-1] |= {f"{head}_labels": int(count), f"{head}_error": error if count else None}
+    found.sort(key=lambda one: (not is_known(one), -(one["mlm_loss"] or 0)))
+    return {"num_sources": len(found), "by_source": found[:50]}
 
 
 def judge_accuracy(shards: Shards, num_rows: int, accuracy: float | None) -> Figures:

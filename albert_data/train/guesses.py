@@ -38,15 +38,17 @@ class Question(NamedTuple):
     segment_a_len: of the row.
     position: of the word in the row.
     sentence: the text around it, with a gap in its place.
+    source: the name of the row's; empty unless there are several.
     """
 
     ids: np.ndarray
     segment_a_len: int
     position: int
     sentence: str
+    source: Sequence[str] = ()
 
 
-Answer = tuple[str, str, str]  # the text of a question with a gap, the right word, and the model's guesses, all escaped
+Answer = tuple[str, ...]  # the text with a gap, the right word, the guesses, of several its source; all escaped
 
 
 class Guesser:
@@ -72,14 +74,14 @@ class Guesser:
             named = zip(ids.tolist(), shares.tolist(), strict=True)
             guesses = ", ".join(f'"{_show_piece(i, tokenizer)}" {format_share(share, 1)}' for i, share in named)
             right = _show_piece(int(question.ids[question.position]), tokenizer)
-            answers.append((escape_controls(question.sentence), escape_controls(right), escape_controls(guesses)))
+            answers.append(tuple(map(escape_controls, (question.sentence, right, guesses, *question.source))))
         return answers
 
 
 def make_guesser(rows: Shards | None, say: Callable[[str], None]) -> Guesser | None:
     """None, and a message, for shards without their tokenizer: training with the stored masks does not need it."""
     try:
-        return None if rows is None else Guesser(rows)
+        return None if rows is None else Guesser(rows, count=max(5, min(8, len(rows.rows_by_source))))
     except ShardError as error:
         say(f"no guesses are shown: {error}")
         return None
@@ -87,18 +89,22 @@ def make_guesser(rows: Shards | None, say: Callable[[str], None]) -> Guesser | N
 
 def to_lines(answers: Sequence[Answer]) -> Iterator[str]:
     """The answers for a terminal, in lines of about 80 columns."""
-    for number, (sentence, right, guesses) in enumerate(answers, 1):
+    for number, (sentence, right, guesses, *source) in enumerate(answers, 1):
         head, indent = f"{number}.".ljust(_INDENT), " " * _INDENT
-        yield from wrap_words(sentence, _WIDTH, head, indent)
+        yield from wrap_words(": ".join((*source, sentence)), _WIDTH, head, indent)
         yield f'{indent}right: "{right}"; guessed: {guesses}'
 
 
 def choose_questions(rows: Shards, tokenizer: Tokenizer, count: int) -> list[Question]:
-    """Choose at most one masked word of each row, until there are `count`."""
-    examples = rows.rows(np.arange(min(len(rows), _ROWS_PER_QUESTION * count)))
+    """Choose at most one masked word of each row, until there are `count`: of sources in turn, the largest first."""
+    parts = sorted(rows.rows_by_source, key=len, reverse=True)[: 2 * count] or [np.arange(len(rows))]  # some give none
+    examples = rows.rows(np.concatenate([part[: _ROWS_PER_QUESTION * count // len(parts)] for part in parts]))
     rule = tokenizer.word_rule(rows.manifest.config.examples)
-    found = (_find_question(examples, row, rule, tokenizer) for row in range(len(examples)))
-    return [question for question in found if question is not None][:count]
+    names = np.array(rows.manifest.sources)[examples.sources, None] if rows.rows_by_source else [()] * len(examples)
+    asked = (_find_question(examples, row, rule, tokenizer) for row in range(len(examples)))
+    found = [one._replace(source=(*name,)) for one, name in zip(asked, names, strict=True) if one is not None]
+    before = [sum(other.source == one.source for other in found[:i]) for i, one in enumerate(found)]
+    return [found[i] for i in np.argsort(before, kind="stable")[:count]]
 
 
 def _find_question(examples: Examples, row: int, rule: WordRule, tokenizer: Tokenizer) -> Question | None:

@@ -382,7 +382,8 @@ def evaluate_rows(run: Training, *, is_last: bool) -> bool:
         return evaluate_rows(run, is_last=is_last)
     if agree_on_stop(run):
         return False
-    if not all(value is None or math.isfinite(value) for value in values.values()):
+    parts = [values, *values.get("by_source", [])]
+    if not all(math.isfinite(value) for part in parts for value in part.values() if isinstance(value, float)):
         raise AlbertDataError(f"{run.folder}: validation at step {session.step} is not finite ({values})")
     answers: list[Answer] = []
     with suppress(torch.cuda.OutOfMemoryError):  # guesses are not worth the run

@@ -12,11 +12,11 @@ from torch.profiler import profile, schedule
 
 from albert_data.examples.pair_tasks import PairTask
 from albert_data.runs.figures import RunFigures
-from albert_data.runs.verdicts import judge_run
+from albert_data.runs.verdicts import describe_sources, judge_run
 from albert_data.text.output import tell
 from albert_data.text.wording import count_of, format_duration, format_share, wrap_words
 from albert_data.train.config import name_preset
-from albert_data.train.loader import ShardLoader, Splits
+from albert_data.train.loader import ShardLoader, Splits, choose_rows
 from albert_data.train.reading import explain
 from albert_data.train.schedule import POINTS, Budget
 from albert_data.train.state import Session
@@ -67,9 +67,9 @@ def describe_start(
         masks = f"new masks, {format_share(first, 0)} to {format_share(last, 0)} of the tokens"
     validation = "none: the shards have no validation rows (build --validation-fraction)"
     if splits.validation is not None:
-        all_rows = len(splits.validation)
+        total = len(splits.validation)
         when = f"every {config.eval_every:,} steps" if config.eval_every else f"{POINTS['evaluation']} times or more"
-        validation = f"{min(all_rows, config.eval_rows or all_rows):,} of {all_rows:,} rows, {when}"
+        validation = f"{len(choose_rows(splits.validation, config.eval_rows or total)):,} of {total:,} rows, {when}"
     length = f"{config.minutes:g} minutes" if budget.num_steps is None else f"{budget.num_steps:,} steps"
     epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
     rows = "packed, without padding" if loader.is_packed else f"padded ({pack_obstacle or 'as when the run began'})"
@@ -107,8 +107,9 @@ def describe(values: Mapping[str, Any], task: PairTask) -> str:
 
 def describe_end(run: RunFigures) -> list[str]:
     """The last validation figures, and what they say."""
-    verdicts = [line for text in judge_run(run) for line in wrap_words(text, 80)]
-    return [f"validation at the end: {describe(run.last_validation, run.task)}", *verdicts]
+    found = describe_sources(run.last_validation, run.task)
+    found += [line for text in judge_run(run) for line in wrap_words(text, 80)]
+    return [f"validation at the end: {describe(run.last_validation, run.task)}", *found]
 
 
 # ---- PyTorch's profiler ----

@@ -75,7 +75,7 @@ def test_text_of_the_run_can_not_become_markup(tmp_path):
         ([line(300)], {"dropout": None, "remask": False}, "remask", "dropout"),
         *(
             ([line(100, "validation", guesses=strange)], {}, "Validation at", "Guesses for masked words")
-            for strange in ("", "no tabs", 7, None, "a\tb\tc\td")
+            for strange in ("", "no tabs", 7, None, "a\tb\tc\td\te")
         ),
     ],
 )

@@ -53,6 +53,12 @@ class FakeShards:
         return np.diff(self.examples.offsets).astype(np.int32)
 
     @property
+    def rows_by_source(self) -> list[np.ndarray]:
+        sources = self.examples.sources
+        there = [] if sources is None else np.unique(sources).tolist()
+        return [np.flatnonzero(sources == one) for one in there] if len(there) > 1 else []
+
+    @property
     def tokenizer(self) -> SimpleNamespace:
         """The part of a tokenizer that masking and guesses use."""
         vocab_size = self.manifest.tokenizer.vocab_size
@@ -83,6 +89,7 @@ class FakeShards:
             masked_ids=masked_ids,
             mask_offsets=mask_offsets,
             document_keys=all_rows.document_keys[indices],
+            sources=None if all_rows.sources is None else all_rows.sources[indices],
         )
         bounds = Bounds.from_manifest(self.manifest)
         if (fault := next(bounds.find_faults(found), None)) is not None:
