@@ -26,6 +26,7 @@ from albert_data.train.order import Pack
 # thousand times, and its frequency known to about 3 %.
 BASELINE_ROWS = 65_536
 ROWS_PER_READ = 4096
+_MIN_ROWS = 10  # of a source that is judged
 
 
 @torch.no_grad()
@@ -95,16 +96,23 @@ def add_rows(sums_RF: torch.Tensor, output: Output, moved: Batch, batch: Batch, 
 def describe_sources(examples: Examples, sums_RF: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
     """`num_sources`, and `by_source`: figures of at most 50, the worst first, but few labels last.
 
-    The standard error of an accuracy is that of independent labels with two right and two wrong ones added (Agresti
-    and Coull 1998): without these, few labels without a hit would have none.
+    The standard error of an accuracy is by rows, whose labels are alike, but no less than that of independent labels
+    with two right and two wrong ones added (Agresti and Coull 1998): without these, no hit would have no error. None
+    for under 10 rows.
     """
-    sums_SF, found = np.zeros((len(names), 6)), list[dict[str, Any]]()
-    np.add.at(sums_SF, np.asarray(examples.sources), sums_RF)
-    for name, sums in [(name, sums) for name, sums in zip(names, sums_SF.tolist(), strict=True) if any(sums)]:
-        found.append({"name": name, **figures(sums)})
-        for head, (count, hits) in (("mlm", sums[1:3]), ("sop", sums[4:])):
-            error = ((hits + 2) * (count - hits + 2) / (count + 4) ** 3) ** 0.5
-            found[-1] |= {f"{head}_labels": int(count), f"{head}_error": error if count else None}
+    sources_R, found = np.asarray(examples.sources), list[dict[str, Any]]()
+    for source in np.unique(sources_R[sums_RF.any(axis=1)]).tolist():
+        own_RF = sums_RF[sources_R == source]
+        found.append({"name": names[source], **figures(own_RF.sum(axis=0).tolist())})
+        for head, column in (("mlm", 1), ("sop", 4)):
+            labels_R, hits_R = own_RF[own_RF[:, column] > 0, column : column + 2].T
+            count, hits, num_rows = labels_R.sum(), hits_R.sum(), len(labels_R)
+            error = None
+            if num_rows >= _MIN_ROWS:
+                spread = float(((hits_R - labels_R * hits / count) ** 2).sum()) * num_rows / (num_rows - 1)
+                least = (hits + 2) * (count - hits + 2) / (count + 4) ** 3
+                error = max(spread / count**2, least) ** 0.5
+            found[-1] |= {f"{head}_labels": int(count), f"{head}_error": error}
     found.sort(key=lambda one: (not is_known(one), -(one["mlm_loss"] or 0)))
     return {"num_sources": len(found), "by_source": found[:50]}
 

@@ -85,13 +85,22 @@ def test_figures_by_source_are_those_of_its_rows_one_by_one_and_the_figures_of_a
     rows, sources = choose_rows(shards, num_rows), shards.examples.sources
     assert found["num_sources"] == len(found["by_source"]) == 3
     for one in found["by_source"]:
-        own = sums[[row for row in rows if NAMES[sources[row]] == one["name"]]].sum(axis=0)
+        of_rows = sums[[row for row in rows if NAMES[sources[row]] == one["name"]]]
+        own = of_rows.sum(axis=0)
         assert (one["mlm_labels"], one["sop_labels"]) == (own[1], own[4])
         assert one["mlm_loss"] == pytest.approx(own[0] / own[1], rel=1e-4)
         assert one["sop_loss"] == pytest.approx(own[3] / own[4], rel=1e-4)
         assert one["mlm_accuracy"] == pytest.approx(own[2] / own[1])
-        share = (own[2] + 2) / (own[1] + 4)
-        assert one["mlm_error"] == pytest.approx(math.sqrt(share * (1 - share) / (own[1] + 4)))
+        for head, (labels, hits) in {"mlm": (1, 2), "sop": (4, 5)}.items():
+            judged = of_rows[of_rows[:, labels] > 0]
+            if len(judged) < 10:
+                assert one[f"{head}_error"] is None
+                continue
+            spread = sum((row[hits] - row[labels] * own[hits] / own[labels]) ** 2 for row in judged)
+            by_rows = math.sqrt(spread * len(judged) / (len(judged) - 1)) / own[labels]
+            share = (own[hits] + 2) / (own[labels] + 4)
+            least = math.sqrt(share * (1 - share) / (own[labels] + 4))
+            assert one[f"{head}_error"] == pytest.approx(max(by_rows, least))
 
 
 def test_ranks_add_up_their_sources(shards, monkeypatch):
