@@ -81,7 +81,7 @@ def parse_sample(data: bytes, shard: Mapping[str, Any]) -> dict[str, Any]:
             assert value[0] >> 2 == 1, "one dimension"
             length = int.from_bytes(value[1 : 1 + width], "little")
             dtype = encoding.partition(":")[2]
-            item = {"uint16": "H", "uint32": "I", "int32": "i", "int64": "q"}[dtype]
+            item = {"uint16": "H", "uint32": "I", "int32": "i"}[dtype]
             sample[name] = (dtype, list(struct.unpack(f"<{length}{item}", value[1 + width :])))
         elif encoding == "str":
             sample[name] = value.decode()
@@ -110,10 +110,10 @@ def original_ids(row: Row) -> list[int]:
     return [masked.get(position, piece) for position, piece in enumerate(row[0])]
 
 
-def unmasked_sample(row: Row) -> dict[str, Any]:
+def unmasked_sample(row: Row, dtype: str = "uint16") -> dict[str, Any]:
     """A row without masks as `read_mds` gives it."""
     ids = original_ids(row)
-    return {"id": f"{row[4]:016x}", "input_ids": ("int64", ids), "len": len(ids)}
+    return {"id": f"{row[4]:016x}", "input_ids": (dtype, ids), "len": len(ids)}
 
 
 def read_parquet(folder: Path, split: str) -> list[Row]:

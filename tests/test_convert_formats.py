@@ -73,7 +73,9 @@ def test_all_rows_of_both_splits_are_there_in_order(dtype, compression, tmp_path
     for split in SPLITS:
         rows, name = rows_of(split), np.dtype(dtype).name
         assert fixtures.read_mds(tmp_path / "mds" / split) == [mds_sample(row, name) for row in rows]
-        assert fixtures.read_mds(tmp_path / "unmasked" / split) == list(map(fixtures.unmasked_sample, rows))
+        assert fixtures.read_mds(tmp_path / "unmasked" / split) == [
+            fixtures.unmasked_sample(row, name) for row in rows
+        ]
         assert fixtures.read_parquet(tmp_path / "parquet", split) == rows
     for record in records.values():
         assert record["num_rows"] == {split: len(rows_of(split)) for split in SPLITS}
@@ -179,12 +181,12 @@ def test_an_mds_folder_is_byte_for_byte_that_of_mdswriter(tmp_path, dtype, unmas
     convert(shards, tmp_path / "out", "mds", unmasked=unmasked)
     name = np.dtype(dtype).name
     if unmasked:
-        columns = {"id": "str", "input_ids": "ndarray:int64", "len": "int"}
+        columns = {"id": "str", "input_ids": f"ndarray:{name}", "len": "int"}
     else:
         lists = {"input_ids": name, "masked_ids": name, "masked_positions": "uint16"}
         columns = {"document_key": "uint64", "segment_a_len": "int32", "sop_label": "int8"}
         columns |= {column: f"ndarray:{kind}" for column, kind in lists.items()}
-    samples = [fixtures.unmasked_sample(row) if unmasked else mds_sample(row, name) for row in rows]
+    samples = [fixtures.unmasked_sample(row, name) if unmasked else mds_sample(row, name) for row in rows]
     arrays = [{key: np.array(v[1], v[0]) if type(v) is tuple else v for key, v in one.items()} for one in samples]
     check_as_mdswriter(tmp_path / "out", columns, arrays)
 

@@ -55,7 +55,7 @@ class MDSWriter(Writer):
             **({"source": ("uint16", 2)} if source.manifest.sources is not None else {}),
         }
         if unmasked:
-            columns = {"id": ("str", None), "input_ids": ("ndarray:int64", None), "len": ("int", 8)}
+            columns = {"id": ("str", None), "input_ids": (ids, None), "len": ("int", 8)}
         if source.pack is not None:
             kept = {name: kind for name, kind in columns.items() if kind[1] is None or name == "len"}
             columns = {**kept, ROW_STARTS: ("ndarray:int32", None)}
@@ -91,7 +91,7 @@ class MDSWriter(Writer):
         """The values of each array column, and where those of each row begin."""
         is_masked = "masked_ids" in self._columns
         lists = {
-            "input_ids": (rows.input_ids if is_masked else restore_ids(rows).astype(np.int64), rows.offsets),
+            "input_ids": (rows.input_ids if is_masked else restore_ids(rows), rows.offsets),
             "masked_ids": (rows.masked_ids, rows.mask_offsets),
             "masked_positions": (rows.masked_positions, rows.mask_offsets),
         }
