@@ -93,6 +93,16 @@ class PackedInputs:
         }
 
 
+def number_tokens(row_starts: Tensor, length: int) -> Tensor:
+    """Each token of a pack by its place in its row, from 0 on.
+
+    >>> number_tokens(torch.tensor([0, 3]), 5)
+    tensor([0, 1, 2, 0, 1])
+    """
+    counts = torch.diff(row_starts, append=row_starts.new_tensor([length]))
+    return torch.arange(length) - torch.repeat_interleave(row_starts, counts)
+
+
 def count_positions(model: Any) -> int:
     """The longest sequence. RoBERTa and its like number positions from padding_idx + 1."""
     positions = int(getattr(model.config, "max_position_embeddings", None) or 1 << 30)

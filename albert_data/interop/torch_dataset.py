@@ -24,7 +24,7 @@ from torch.utils.data import Dataset
 from albert_data.config import MASK_PROB_RANGE, check_range
 from albert_data.errors import ConfigError, ShardError
 from albert_data.interop.huggingface import NUM_LABELS
-from albert_data.interop.packed_inputs import POSITIONS, PackedInputs, count_positions
+from albert_data.interop.packed_inputs import POSITIONS, PackedInputs, count_positions, number_tokens
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.packing import ROW_STARTS, PackedExamples, check_pack, cut_rows, join_packs, pack_split
 from albert_data.shards.reader import open_shards, to_row_number
@@ -231,9 +231,7 @@ class ShardDataset(Dataset[Row]):
         if "masked_ids" in row:
             found[_LABELS] = torch.full((length,), IGNORED).scatter(0, row["masked_positions"], row["masked_ids"])
         if ROW_STARTS in row:
-            counts = torch.diff(row[ROW_STARTS], append=torch.tensor([length]))
-            begins = torch.repeat_interleave(row[ROW_STARTS], counts)
-            return {**found, POSITIONS: torch.arange(length) - begins + self._packed.first_position}
+            return {**found, POSITIONS: number_tokens(row[ROW_STARTS], length) + self._packed.first_position}
         if self._inputs.has_types:
             is_b = row[_TYPES] if _TYPES in row else torch.arange(length) >= row["segment_a_len"] + 2
             found[_TYPES] = is_b.long()
