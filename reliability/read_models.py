@@ -12,9 +12,9 @@ import numpy as np
 
 from albert_data.errors import TokenizerError
 from albert_data.inspect.statistics import find_text_words
-from albert_data.interop.huggingface_tokenizer import tokenizer_files
 from albert_data.interop.initial import load_initial
 from albert_data.shards.reader import open_shards
+from albert_data.tokenizer.huggingface import tokenizer_files
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.config import AlbertConfig

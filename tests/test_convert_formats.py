@@ -73,9 +73,7 @@ def test_all_rows_of_both_splits_are_there_in_order(dtype, compression, tmp_path
     for split in SPLITS:
         rows, name = rows_of(split), np.dtype(dtype).name
         assert fixtures.read_mds(tmp_path / "mds" / split) == [mds_sample(row, name) for row in rows]
-        assert fixtures.read_mds(tmp_path / "unmasked" / split) == [
-            fixtures.unmasked_sample(row, name) for row in rows
-        ]
+        assert fixtures.read_mds(tmp_path / "unmasked" / split) == [fixtures.unmasked_sample(row, name) for row in rows]
         assert fixtures.read_parquet(tmp_path / "parquet", split) == rows
     for record in records.values():
         assert record["num_rows"] == {split: len(rows_of(split)) for split in SPLITS}

@@ -146,6 +146,7 @@ def _check_tokenizer(folder: Path, manifest: Manifest, quick: bool) -> Generator
     entries: list[FileEntry] = [expected, *([words] if words else [])]
     faults = [fault for entry in entries if (fault := check_file(folder, entry)[0])]
     yield from faults
+    yield from (fault for entry in expected.added or () if (fault := check_file(folder, entry)[0]))
     if quick:
         return None
     try:

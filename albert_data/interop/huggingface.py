@@ -24,10 +24,10 @@ from safetensors.torch import save
 from torch import Tensor
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError, TokenizerError
-from albert_data.interop.huggingface_tokenizer import tokenizer_files
 from albert_data.interop.model_card import make_card
 from albert_data.shards.paths import CARD_NAME
 from albert_data.storage import find_storage, make_path
+from albert_data.tokenizer.huggingface import tokenizer_files
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import dump
 from albert_data.train.checkpoint import find_newest, load_model, load_tensors

@@ -8,7 +8,7 @@ model, and the user is told.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,15 @@ from torch import Tensor, nn
 
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.interop.huggingface import CONFIG_FILE, import_model
-from albert_data.interop.huggingface_tokenizer import find_normalization
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 from albert_data.storage.files import hash_file
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
-from albert_data.tokenizer.tokenizer_json import JSON_NAME, VOCAB_NAME
+from albert_data.tokenizer.tokenizer_json import CONFIG_NAME, JSON_NAME, VOCAB_NAME
 from albert_data.train.checkpoint import STATE_FILE, find_newest, load_checkpoint, load_model
 from albert_data.train.folder import RUN_FILE, TOKENIZER_KEY, find_tokenizer
 from albert_data.train.model import INIT_STD, Albert
+from albert_data.train.reading import load_object
 from albert_data.train.state import Initial
 
 Say = Callable[[str], object]
@@ -36,6 +36,7 @@ _SIZES = (  # tensors of V x E, H x E and H x H
     "albert.encoder.albert_layer_groups.0.albert_layers.0.attention.dense.weight",
 )
 _TANH_GELUS = ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh")  # one function under three names
+USUAL_SETTINGS = {"do_lower_case": True, "keep_accents": False}  # of AlbertTokenizer, where a folder has none
 _VOCABULARY = ("embeddings.token.weight", "mlm_head.bias")  # the parameters with a row for each piece
 
 
@@ -179,3 +180,19 @@ def _fit_vocabulary(initial: Initial, tokenizer: Path, folder: Path, generator: 
             model = Albert(dataclasses.replace(model.config, vocab_size=wanted.vocab_size)).eval()
         model.load_state_dict(state, assign=True)
     return dataclasses.replace(initial, model=model, tokenizer_sha256=wanted.sha256)
+
+
+def find_normalization(folder: Path, settings: Mapping[str, object] | None = None) -> str | None:
+    """What is done to text before the SentencePiece model of a folder; None if we do not know how.
+
+    Google's models lower text and remove accents, ours mostly do not. settings: where the folder has none.
+    """
+    if not (folder / MODEL_NAME).is_file():
+        return None
+    settings = dict(settings or {})
+    if (folder / CONFIG_NAME).is_file():
+        settings |= load_object(folder / CONFIG_NAME, "save the model again")
+    lowers, keeps_accents = settings.get("do_lower_case"), settings.get("keep_accents")
+    if lowers is True and keeps_accents is False:
+        return "albert-v2"
+    return "none" if lowers is False and keeps_accents is True else None

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from albert_data.errors import CheckpointError, ConfigError, InputError, TokenizerError
 from albert_data.interop.huggingface import CONFIG_FILE, import_model, load_run
-from albert_data.interop.huggingface_tokenizer import USUAL_SETTINGS, find_normalization
+from albert_data.interop.initial import USUAL_SETTINGS, find_normalization
 from albert_data.interop.sentence_pairs import ScoreConfig, ScoredPairs, SentencePair
 from albert_data.jobs.progress import Progress
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer

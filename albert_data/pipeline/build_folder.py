@@ -45,6 +45,7 @@ from albert_data.storage.files import hash_file, is_regular, is_there, read_json
 from albert_data.text.wording import list_some
 from albert_data.tokenizer.lexicon import WORDS_NAME
 from albert_data.tokenizer.model import MODEL_NAMES
+from albert_data.tokenizer.tokenizer_json import CONFIG_NAME
 from albert_data.vocab.folder import FILES as VOCABULARY_FILES
 
 _BOOT, _SYNCED = "boot", "synced"  # a key of plan.json, and its value where each file is synced before its receipt
@@ -60,7 +61,7 @@ TOKENIZER_FOLDER = "tokenizer"
 WORDS_FILE = f"{TOKENIZER_FOLDER}/{WORDS_NAME}"
 _FOLDERS = (TOKENIZER_FOLDER, *SPLITS)  # of OUT
 _SHARD_NAME = re.compile(rf"({'|'.join(SPLITS)})/shard-[0-9]{{5,}}{re.escape(SHARD_SUFFIX)}")
-_TOKENIZER_FILES = {WORDS_FILE, *(f"{TOKENIZER_FOLDER}/{name}" for name in MODEL_NAMES)}
+_TOKENIZER_FILES = {WORDS_FILE, *(f"{TOKENIZER_FOLDER}/{name}" for name in (*MODEL_NAMES, CONFIG_NAME))}
 
 
 # ---- OUT ----
@@ -147,7 +148,8 @@ def _list_files(manifest: Manifest) -> Iterator[tuple[str, int | str]]:
     """The files that a manifest names, with the size of a shard, which is large, or the SHA-256 of another file."""
     if manifest.card is not None:  # `publish` makes the card last
         yield CARD_NAME, manifest.card.sha256
-    yield manifest.tokenizer.file, manifest.tokenizer.sha256
+    for entry in (manifest.tokenizer, *(manifest.tokenizer.added or ())):
+        yield entry.file, entry.sha256
     if manifest.words:
         yield WORDS_FILE, manifest.words.sha256
     yield from ((shard.file, shard.num_bytes) for shard in manifest.shards)

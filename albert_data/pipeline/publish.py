@@ -14,6 +14,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import Input, list_texts
 from albert_data.corpus.sources import ONE_PASS
 from albert_data.examples.pair_tasks import PairTask
@@ -50,6 +51,7 @@ from albert_data.survey.decisions import Decisions, SourceCounts
 from albert_data.survey.made import Made
 from albert_data.survey.mixed_sources import describe_source, list_languages
 from albert_data.text.escaping import name_as_text
+from albert_data.tokenizer.huggingface import added_files
 from albert_data.tokenizer.model import Tokenizer
 
 _SHARDS_OF_TASK = 100  # some seconds in a store: a node that outlives the lock moves no more of them
@@ -64,6 +66,7 @@ def make_manifest(build: Build, tokenizer: Tokenizer, made: Made, decisions: Dec
     plan, config, shards = build.plan, build.config, merged.shards
     splits = {split: _describe_split(split, shards, config.examples.task) for split in SPLITS}
     names = [field.name for field in dataclasses.fields(Counts)]
+    added = _add_files(tokenizer, config).items()
     missing = set(_DROPPED_COUNTS if config.keep_duplicates else ())
     missing |= set() if config.drop_near_duplicates else set(_NEAR_DUPLICATE_COUNTS)
     missing |= set() if any(source.weight == 0 for source in plan.mixture or ()) else {"contaminated_documents"}
@@ -82,6 +85,7 @@ def make_manifest(build: Build, tokenizer: Tokenizer, made: Made, decisions: Dec
             vocab_size=tokenizer.vocab_size,
             **tokenizer.specials.to_dict(),
             normalization=None if tokenizer.normalization == "none" else tokenizer.normalization,
+            added=tuple(FileEntry(file=name, sha256=sha256(data).hexdigest()) for name, data in added) or None,
         ),
         inputs=plan.inputs,
         plan=plan,
@@ -106,6 +110,11 @@ def make_manifest(build: Build, tokenizer: Tokenizer, made: Made, decisions: Dec
         mixture = tuple(map(_describe_source, entries, decisions.used))
         manifest = dataclasses.replace(manifest, sources=tuple(one.name for one in mixture), mixture=mixture)
     return manifest
+
+
+def _add_files(tokenizer: Tokenizer, config: BuildConfig) -> dict[str, bytes]:
+    files = added_files(tokenizer, max_len=config.examples.max_seq_len)
+    return {f"{TOKENIZER_FOLDER}/{name}": data for name, data in files.items()}
 
 
 def finish_manifest(manifest: Manifest, license: str | None) -> Manifest:
@@ -158,7 +167,7 @@ def publish(
     work.check_lock()
     ours, storage = work.find_ours(), find_storage(work.out)
     ours.check()
-    files = {manifest.tokenizer.file: tokenizer.model}
+    files = {manifest.tokenizer.file: tokenizer.model, **_add_files(tokenizer, manifest.config)}
     if tokenizer.words is not None:
         files[WORDS_FILE] = tokenizer.words
     notes, card = list[str](), work.out / CARD_NAME

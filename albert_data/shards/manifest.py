@@ -77,7 +77,7 @@ class FileEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerEntry(FileEntry):
-    """normalization: of text before the model; None for none."""
+    """normalization: of text before the model; None for none. added: what transformers needs beside the file."""
 
     vocab_size: Count
     pad_id: Count
@@ -86,6 +86,7 @@ class TokenizerEntry(FileEntry):
     sep_id: Count
     mask_id: Count
     normalization: str | None = None
+    added: tuple[FileEntry, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -20,8 +20,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from albert_data.errors import TokenizerError
@@ -38,10 +36,8 @@ from albert_data.tokenizer.tokenizer_json import (
     is_wordpiece,
     read_rules,
 )
-from albert_data.train.reading import load_object
 
 UNK_ID = 1  # fixed in AlbertTokenizer
-USUAL_SETTINGS = {"do_lower_case": True, "keep_accents": False}  # of AlbertTokenizer, where a folder has none
 # What AlbertTokenizer makes of do_lower_case without keep_accents; for PreTrainedTokenizerFast.
 _ALBERT_V2: list[dict[str, Any]] = [
     *({"type": "Replace", "pattern": {"String": quote}, "content": '"'} for quote in ("``", "''")),
@@ -54,13 +50,7 @@ _START = "\u0001"
 
 def tokenizer_files(tokenizer: Tokenizer, *, max_len: int) -> dict[str, bytes]:
     """Return the files by name. Raises TokenizerError for a model that `explain_unsupported` refuses."""
-    roles = tokenizer.specials.to_dict()
-    shared = {
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": max_len,
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],  # by default without token_type_ids
-        **{f"{role.removesuffix('_id')}_token": tokenizer.pieces[i] for role, i in roles.items()},
-    }
+    shared = _describe_roles(tokenizer, max_len)
     if tokenizer.file_name != MODEL_NAME:
         return _list_json_files(tokenizer, shared)
     settings, is_v2 = read_settings(tokenizer.model), tokenizer.normalization == "albert-v2"
@@ -78,11 +68,39 @@ def tokenizer_files(tokenizer: Tokenizer, *, max_len: int) -> dict[str, bytes]:
         "remove_space": True,
         "add_prefix_space": settings.add_dummy_prefix,
         **shared,
-        "bos_token": "[CLS]",
-        "eos_token": "[SEP]",
+        "bos_token": shared["cls_token"],
+        "eos_token": shared["sep_token"],
     }
-    backend = _describe_backend(tokenizer, settings)
-    return {MODEL_NAME: tokenizer.model, JSON_NAME: dump(backend), CONFIG_NAME: dump(config)}
+    # On one line: indented, 30,000 pieces would take twice the time.
+    backend = json.dumps(_describe_backend(tokenizer, settings), ensure_ascii=False).encode()
+    return {MODEL_NAME: tokenizer.model, JSON_NAME: backend, CONFIG_NAME: dump(config)}
+
+
+def added_files(tokenizer: Tokenizer, *, max_len: int) -> dict[str, bytes]:
+    """The files by name that transformers needs beside spiece.model or the tokenizer.json that a build was given.
+
+    None for a model that `explain_unsupported` refuses. A tokenizer.json keeps its template.
+    """
+    if tokenizer.file_name != MODEL_NAME:
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", **_describe_roles(tokenizer, max_len)}
+        return {CONFIG_NAME: dump(config)}
+    try:
+        files = tokenizer_files(tokenizer, max_len=max_len)
+    except TokenizerError:
+        return {}
+    return {name: data for name, data in files.items() if name != MODEL_NAME}
+
+
+def _describe_roles(tokenizer: Tokenizer, max_len: int) -> dict[str, Any]:
+    """The settings of any tokenizer_config.json."""
+    return {
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": max_len,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],  # by default without token_type_ids
+        **{
+            f"{name.removesuffix('_id')}_token": tokenizer.pieces[i] for name, i in tokenizer.specials.to_dict().items()
+        },
+    }
 
 
 def _list_json_files(tokenizer: Tokenizer, shared: dict[str, Any]) -> dict[str, bytes]:
@@ -126,7 +144,7 @@ def explain_unsupported(tokenizer: Tokenizer, settings: ModelSettings) -> str | 
 
 def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str, Any]:
     """Return tokenizer.json. AlbertTokenizer uses only its pieces, scores and normalisation."""
-    scores = [float(score) for score in settings.scores]
+    scores, cls_id, sep_id = [float(score) for score in settings.scores], tokenizer.cls_id, tokenizer.sep_id
     normalizers = list(_ALBERT_V2) if tokenizer.normalization == "albert-v2" else []
     if settings.charsmap:
         charsmap = base64.b64encode(settings.charsmap).decode("ascii")
@@ -156,7 +174,7 @@ def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str
         ],
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": pretokenizers},
-        "post_processor": describe_template("[CLS]", tokenizer.cls_id, "[SEP]", tokenizer.sep_id),
+        "post_processor": describe_template(tokenizer.pieces[cls_id], cls_id, tokenizer.pieces[sep_id], sep_id),
         "decoder": metaspace,  # as a decoder it turns "▁" back into spaces
         "model": {
             "type": "Unigram",
@@ -169,19 +187,3 @@ def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str
 
 def _describe_metaspace(scheme: str, *, split: bool, replacement: str = "▁") -> dict[str, Any]:
     return {"type": "Metaspace", "replacement": replacement, "prepend_scheme": scheme, "split": split}
-
-
-def find_normalization(folder: Path, settings: Mapping[str, object] | None = None) -> str | None:
-    """What is done to text before the SentencePiece model of a folder; None if we do not know how.
-
-    Google's models lower text and remove accents, ours mostly do not. settings: where the folder has none.
-    """
-    if not (folder / MODEL_NAME).is_file():
-        return None
-    settings = dict(settings or {})
-    if (folder / CONFIG_NAME).is_file():
-        settings |= load_object(folder / CONFIG_NAME, "save the model again")
-    lowers, keeps_accents = settings.get("do_lower_case"), settings.get("keep_accents")
-    if lowers is True and keeps_accents is False:
-        return "albert-v2"
-    return "none" if lowers is False and keeps_accents is True else None
