@@ -269,11 +269,11 @@ def test_a_manifest_of_many_shards_has_no_more_bytes_and_values_than_expected():
 def test_what_was_skipped_is_named_in_the_manifest_and_decides_nothing(tokenizer, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.txt").write_bytes(fixtures.to_txt(fixtures.make_documents(9, seed=3)))
-    pages = [str(tmp_path / f"in/{number}.pdf") for number in range(9)]
+    pages = [str(tmp_path / f"in/{number}.dat") for number in range(9)]
     for path in pages:
         Path(path).touch()
     made = run_build(tmp_path / "in", tmp_path / "out", tokenizer).manifest
     assert made.skipped == {"unknown": SkippedEntry(num_paths=9, paths=tuple(pages))}
-    (tmp_path / "in/later.pdf").touch()
+    (tmp_path / "in/later.dat").touch()
     assert run_build(tmp_path / "in", tmp_path / "out", tokenizer).was_finished
     assert run_build(tmp_path / "in/a.txt", tmp_path / "out", tokenizer).was_finished

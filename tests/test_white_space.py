@@ -154,6 +154,6 @@ def test_a_blank_line_over_several_reads_ends_a_giant_document():
         held: list[int] = []
         stream = io.BytesIO(data)
         source = blocks._Buffer(stream, blocks.Origin("p", "txt"), Damage(), 0, None)
-        for part in blocks._take_document(source):
+        for part in blocks._take_document(source, None, Damage()):
             held += [len(part), len(source.pending)]
     assert max(held) < 200

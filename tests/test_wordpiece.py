@@ -21,6 +21,7 @@ from albert_data.cli.main import cli
 from albert_data.errors import OutputError
 from albert_data.inspect.choice import RowChoice, choose_rows
 from albert_data.inspect.verify import verify
+from albert_data.shards.manifest_file import read_manifest
 from albert_data.tokenizer import wordpiece
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import BertRules, make_wordpiece
@@ -155,9 +156,11 @@ def test_a_build_is_verified_shown_as_text_and_records_the_library(built, bert):
 
 
 def test_a_rebuild_by_another_kind_leaves_no_old_tokenizer(built, tmp_path, bert, tokenizer):
-    for other, own in ((bert, "tokenizer.json"), (tokenizer, "spiece.model"), (bert, "tokenizer.json")):
+    for other in (bert, tokenizer, bert):
         run_build(built / "in", tmp_path / "out", other, overwrite=True, max_seq_len=64)
-        assert [path.name for path in (tmp_path / "out" / "tokenizer").iterdir()] == [own]
+        entry = read_manifest(tmp_path / "out").tokenizer
+        named = {one.file for one in (entry, *(entry.added or ()))}
+        assert {f"tokenizer/{path.name}" for path in (tmp_path / "out" / "tokenizer").iterdir()} == named
         assert list(verify(tmp_path / "out")) == []
     assert digest_shards(tmp_path / "out") == digest_shards(built / "out")
 

@@ -1,4 +1,4 @@
-"""The words of decoded text, by which spans are measured and words counted, whatever rule they were masked by."""
+"""The words of decoded text, by which a kernel measures spans and words are counted, however they were masked."""
 
 from __future__ import annotations
 
