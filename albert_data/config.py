@@ -9,11 +9,12 @@ import codecs
 import dataclasses
 import operator
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, SupportsIndex, TypeVar
 
-from albert_data.corpus.conditions import Condition, parse_where
+from albert_data.corpus.conditions import Condition, join_where, parse_where
 from albert_data.errors import ConfigError
 from albert_data.examples.pair_tasks import PAIR_TASKS, PairTask
 from albert_data.sentences.abbreviations import normalise_abbreviations
@@ -96,8 +97,8 @@ class TextConfig:
     language: an ISO 639 code; kept in its shortest form ("pt" for "pt-BR").
     text_field: the field of a record that holds the text, or several joined by commas; fields.py has the rule.
     strict: stop at the first damage. By default damage is repaired or skipped, and counted.
-    documents: a document of a .txt file ends at a "blank-line", or with the "line" or the "file". A JSON line is always
-    one document.
+    document_rule: a document of a .txt file ends at a "blank-line", or with the "line" or the "file". A JSON line is
+    always one document. Options, mixtures and manifests call it `documents`, which in Python are texts in memory.
     document_separator: a text that ends a document of a .txt file, in place of a blank line.
     unwrap: join the lines of hard-wrapped paragraphs.
     encoding: the encoding of all inputs, by any name that Python knows. None: each file is UTF-8, or it begins with the
@@ -121,7 +122,7 @@ class TextConfig:
     language: str = "en"
     text_field: str = "text"
     strict: bool = False
-    documents: str = BLANK_LINE
+    document_rule: str = BLANK_LINE
     document_separator: str | None = None
     unwrap: bool = False
     encoding: str | None = None
@@ -139,13 +140,15 @@ class TextConfig:
     abbreviations: str | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.where, list | tuple):  # in Python also several conditions, which must all hold
+            object.__setattr__(self, "where", join_where(map(str, self.where)) or None)
         check_types(self)
         check_choice("format", self.format, FORMATS)
         check_choice("sentences", self.sentences, SENTENCE_RULES)
-        check_choice("documents", self.documents, DOCUMENT_RULES)
+        check_choice("document_rule", self.document_rule, DOCUMENT_RULES)
         if (separator := self.document_separator) is not None:
-            if self.documents != BLANK_LINE:
-                raise ConfigError(f"document_separator takes the place of documents={self.documents}; give one of them")
+            if (rule := self.document_rule) != BLANK_LINE:
+                raise ConfigError(f"document_separator takes the place of documents={rule}; give one of them")
             if separator != separator.strip() or not _SEPARATOR.fullmatch(separator):
                 raise ConfigError(
                     f"document_separator is {separator!r:.80}; allowed are 1 to 256 characters without line ends, and "
@@ -196,12 +199,12 @@ class TextConfig:
     @property
     def ends_at_blank(self) -> bool:
         """Whether blank lines end the documents of .txt files."""
-        return self.documents == BLANK_LINE and self.document_separator is None
+        return self.document_rule == BLANK_LINE and self.document_separator is None
 
     @property
     def divider(self) -> bytes | None:
         """The bytes that end a document inside a .txt file; None if a blank line does, or nothing."""
-        divider = "\n" if self.documents == LINE else self.document_separator
+        divider = "\n" if self.document_rule == LINE else self.document_separator
         return divider.encode() if divider else None
 
 
@@ -419,7 +422,7 @@ class BuildConfig:
     def to_flat_dict(self) -> dict[str, Any]:
         """Every setting by its own name, without abbreviations if there are none. No two classes share a name."""
         flat = dataclasses.asdict(self)
-        flat = {**flat.pop("text"), **flat.pop("examples"), **flat}
+        flat = {**swap_documents(flat.pop("text")), **flat.pop("examples"), **flat}
         return {name: value for name, value in flat.items() if (name, value) != ("abbreviations", None)}
 
     @classmethod
@@ -429,6 +432,12 @@ class BuildConfig:
         text = take_settings(TextConfig, settings, base.text)
         examples = take_settings(ExampleConfig, settings, base.examples)
         return dataclasses.replace(base, text=text, examples=examples, **settings)
+
+
+def swap_documents(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with the name `document_rule` of Python as `documents`, which mixtures and manifests have; or back."""
+    names = {"document_rule": "documents", "documents": "document_rule"}
+    return {names.get(name, name): value for name, value in settings.items()}
 
 
 def take_settings(kind: type[Config], settings: dict[str, Any], base: Config | None = None) -> Config:

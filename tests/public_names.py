@@ -11,6 +11,7 @@ import dataclasses
 import importlib
 import inspect
 import textwrap
+import typing
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,6 +81,10 @@ def _describe_parameters(value: Any) -> str:
     """`(text, *, language=)` of a function or class; empty for anything else, and for exceptions."""
     if not callable(value) or (inspect.isclass(value) and issubclass(value, Exception)):
         return ""
+    if typing.is_typeddict(value):
+        keys = typing.get_type_hints(value, include_extras=True).items()
+        keys = (f"{name}{'' if typing.get_origin(kind) is typing.Required else '='}" for name, kind in keys)
+        return f"(*, {', '.join(sorted(keys))})"
     shown, kinds = [], inspect.Parameter
     for one in inspect.signature(value).parameters.values():
         if one.kind is kinds.KEYWORD_ONLY and "*" not in shown:

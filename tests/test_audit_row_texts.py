@@ -181,7 +181,7 @@ def test_any_text_can_be_searched(texts):
 def audit(folder: Path, text: str, **settings: object) -> dict[str, Check]:
     (folder / "in.txt").write_text(text)
     train_vocab(folder / "in.txt", folder / "vocab", config=VocabConfig(vocab_size=130), workers=1)
-    config = BuildConfig.from_settings(max_seq_len=64, documents="file", validation_fraction=0.0, **settings)
+    config = BuildConfig.from_settings(max_seq_len=64, document_rule="file", validation_fraction=0.0, **settings)
     build(folder / "in.txt", folder / "out", tokenizer=folder / "vocab", config=config, workers=1)
     return {check.rule.name: check for check in audit_folder(folder / "out").checks}
 

@@ -32,7 +32,7 @@ from albert_data.tokenizer.model import Tokenizer
 
 LINES = [document.split("\n") for document in fixtures.make_documents(24, seed=5)]
 DOCUMENTS = ["\n\n".join(textwrap.fill(line, 60) for line in lines) for lines in LINES]
-FILE = {"documents": "file", "unwrap": True}
+FILE = {"document_rule": "file", "unwrap": True}
 
 
 @pytest.fixture(autouse=True)

@@ -113,7 +113,7 @@ def test_spawned_workers_change_no_byte(rebuild, reference):
 
 def test_every_setting_and_another_tokenizer_change_the_bytes(tokenizer, tmp_path):
     changes = {"seed": 1, "max_seq_len": 47, "ngram": 2, "mask_prob": 0.2, "short_seq_prob": 0.3, "whole_word": False}
-    changes |= {"dupe_factor": 2, "sentences": "lines", "validation_fraction": 0.3, "documents": "file"}
+    changes |= {"dupe_factor": 2, "sentences": "lines", "validation_fraction": 0.3, "document_rule": "file"}
     builds = [(tokenizer, {name: value}) for name, value in changes.items()]
     builds += [(tokenizer, {}), (Tokenizer(tokenizer.model.replace(b"would", b"dluow"), "another"), {})]
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS[:60], "txt", random.Random(0))

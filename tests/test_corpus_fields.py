@@ -163,7 +163,7 @@ def test_a_blank_string_in_a_list_ends_a_paragraph(tmp_path):
     write_parquet(tmp_path / "a.parquet", pyarrow.table({"text": [lines]}))
     (tmp_path / "a.txt").write_text("\n".join(lines))
     found = [
-        read_all(tmp_path / f"a.{one}", TextConfig(unwrap=True, documents="file"))[0]
+        read_all(tmp_path / f"a.{one}", TextConfig(unwrap=True, document_rule="file"))[0]
         for one in ("jsonl", "parquet", "txt")
     ]
     assert found[0] == found[1] == found[2]
@@ -357,12 +357,12 @@ def test_wrapped_paragraphs_and_those_that_are_read_as_documents_are_noticed_and
     assert "pass --unwrap" in first
     assert "the 200 documents are under 400 bytes" in second
     assert "pass --documents file" in second
-    assert advise_on(text, documents="file") == advise_on(text, path="a.jsonl") == [first]
-    assert advise_on(text, documents="file", unwrap=True) == []
+    assert advise_on(text, document_rule="file") == advise_on(text, path="a.jsonl") == [first]
+    assert advise_on(text, document_rule="file", unwrap=True) == []
     text = "\n\n".join(["A short paragraph. It has two sentences."] * 300)
     (found,) = advise_on(text)
     assert found.startswith("100 % of the 300 documents are under 400 bytes, too short for pairs of some length")
-    assert advise_on(text, documents="file") == []
+    assert advise_on(text, document_rule="file") == []
 
 
 @pytest.mark.parametrize(

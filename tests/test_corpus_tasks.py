@@ -201,8 +201,8 @@ def read_files(inputs: list[Input], text: TextConfig) -> tuple[int, list[Any], D
     "text",
     [
         TextConfig(),
-        TextConfig(documents="file"),
-        TextConfig(documents="file", unwrap=True),
+        TextConfig(document_rule="file"),
+        TextConfig(document_rule="file", unwrap=True),
         TextConfig(unwrap=True),
         TextConfig(unicode="nfc", group_field="n"),
     ],

@@ -20,7 +20,7 @@ from albert_data.clean import unwrapping
 from albert_data.clean.unwrapping import unwrap
 from albert_data.config import TextConfig
 
-FILE, BLANK_LINE = TextConfig(documents="file", unwrap=True), TextConfig(unwrap=True)
+FILE, BLANK_LINE = TextConfig(document_rule="file", unwrap=True), TextConfig(unwrap=True)
 
 WORDS = [
     *("a", "the", "of", "word", "ex-", "ample", "example", "well-", "known", "well-known", "pre-", "and", "to-day"),
@@ -275,7 +275,7 @@ def test_documents_between_blank_lines_are_unwrapped_one_by_one(texts, block_byt
 
 @given(any_text)
 def test_without_unwrap_a_file_is_a_document_of_its_stripped_lines(text):
-    config = TextConfig(documents="file")
+    config = TextConfig(document_rule="file")
     found = read(text.encode(), config=config)[0]
     assert found == read(as_jsonl([text]), "jsonl", config=config)[0]
     assert len(found) != is_blank(text)
@@ -285,7 +285,7 @@ def test_a_build_without_page_furniture_is_that_of_the_text_without_pages(tmp_pa
     text, furniture = paginate("number between lines", PARAGRAPHS[:6])
     (tmp_path / "paged.txt").write_text(text)
     (tmp_path / "plain.txt").write_text("\n\n".join(PARAGRAPHS[:6]))
-    settings = {"documents": "file", "unwrap": True}
+    settings = {"document_rule": "file", "unwrap": True}
     report = fixtures.run_build(tmp_path / "paged.txt", tmp_path / "paged", tokenizer, **settings)
     plain = fixtures.run_build(tmp_path / "plain.txt", tmp_path / "plain", tokenizer, **settings).manifest
     paged = report.manifest

@@ -31,7 +31,8 @@ def split(data: bytes, config: TextConfig) -> list[bytes]:
     """The specification: lines, then what lies between the marks."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     lines = references.split_lines(data)
-    parts = lines if config.documents == "line" else b"\n".join(lines).split((config.document_separator or "").encode())
+    separator = (config.document_separator or "").encode()
+    parts = lines if config.document_rule == "line" else b"\n".join(lines).split(separator)
     return [one for part in parts if (one := references.canonical(part.decode(errors="replace")))]
 
 
@@ -41,7 +42,8 @@ def marked_text(draw: st.DrawFn) -> tuple[bytes, TextConfig]:
     separator = draw(st.sampled_from(SEPARATORS)).encode()
     parts = [*PIECES, *[separator] * 12, separator[:1], separator[1:], separator * 3, b"\n%b\r\n" % separator]
     data = draw(st.lists(st.sampled_from(parts), max_size=50).map(b"".join))
-    config = TextConfig(documents="line") if draw(st.booleans()) else TextConfig(document_separator=separator.decode())
+    option = {"document_rule": "line"} if draw(st.booleans()) else {"document_separator": separator.decode()}
+    config = TextConfig(**option)
     return data, config
 
 
@@ -78,7 +80,7 @@ def test_small_files_that_are_read_together_give_their_own_documents(tmp_path_fa
     files = [before.encode() + data + before.encode() for before, data in texts]
     for number, data in enumerate(files):
         (folder / f"{number}.txt").write_bytes(data)
-    config = TextConfig(documents="line") if is_by_line else TextConfig(document_separator=separator)
+    config = TextConfig(document_rule="line") if is_by_line else TextConfig(document_separator=separator)
     damage = Damage()
     found = [one for one, _ in read_inputs(find_inputs([str(folder)]) if files else [], config, damage)]
     assert found == [one for data in files for one in split(data, config)]
@@ -111,13 +113,13 @@ def test_lines_over_a_mebibyte_and_documents_over_four_are_cut_as_in_json_lines(
     assert read("<|end|>".join(texts).encode(), config=config)[0] == wanted
     by_line = "\n".join([texts[0], "Short.", texts[0]]).encode()
     wanted = read(as_jsonl([texts[0], "Short.", texts[0]]), "jsonl")[0]
-    assert read(by_line, config=TextConfig(documents="line"))[0] == wanted
+    assert read(by_line, config=TextConfig(document_rule="line"))[0] == wanted
 
 
-@pytest.mark.parametrize("option", [{"document_separator": "<|endoftext|>"}, {"documents": "line"}])
+@pytest.mark.parametrize("option", [{"document_separator": "<|endoftext|>"}, {"document_rule": "line"}])
 def test_a_build_has_the_bytes_of_one_from_json_lines(option, tmp_path, tokenizer, monkeypatch):
     texts = [" ".join(document.split()) for document in make_documents(300, 3)]
-    mark = "\n" if "documents" in option else "<|endoftext|>"
+    mark = "\n" if "document_rule" in option else "<|endoftext|>"
     (tmp_path / "a.jsonl").write_bytes(as_jsonl(texts))
     (tmp_path / "a.txt").write_text(mark + mark.join(texts) + "\r\n" + mark)
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(mark.join(texts).encode()))
@@ -143,7 +145,7 @@ def test_what_can_be_no_separator_is_refused(separator):
 def test_one_rule_ends_documents():
     for documents in ("line", "file"):
         with pytest.raises(ConfigError, match=f"documents={documents}; give one of them"):
-            TextConfig(documents=documents, document_separator="x")
+            TextConfig(document_rule=documents, document_separator="x")
 
 
 # ---- what is said of files without marks, before and after the work ----
@@ -172,8 +174,8 @@ BLANK, LINES, BY_SEPARATOR = (
         "blank lines": ("One.\n\nTwo.\n", {}, None),
         "only blank at the ends": ("\n\nOne.\nTwo.\n\n", {}, [BLANK]),
         "the separator": ("One. --- Two.", {"document_separator": "---"}, None),
-        "lines that are documents": ("One.\nTwo.", {"documents": "line"}, None),
-        "a file that is a document": ("One.</s>Two.", {"documents": "file"}, None),
+        "lines that are documents": ("One.\nTwo.", {"document_rule": "line"}, None),
+        "a file that is a document": ("One.</s>Two.", {"document_rule": "file"}, None),
         "nothing": ("", {}, None),
     }.values(),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import tempfile
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from refusals import check_refused, refused
 
 import albert_data
+from albert_data import Source
 from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import check_reach, find_inputs
@@ -256,9 +258,9 @@ NOT_ANY = "the corpus holds no document"
 
 
 @refused(
-    ({"inputs": "corpus.txt", "documents": ["a"]}, ArgumentError, "documents are given, and names of files too"),
-    ({}, ArgumentError, "no corpus is given; name files, folders or globs, or give documents="),
-    ({"documents": "A text. Another."}, ArgumentError, "documents is the str 'A text"),
+    ({"inputs": "corpus.txt", "documents": ["a"]}, ArgumentError, "give the corpus as one of inputs"),
+    ({}, ArgumentError, "give the corpus as one of inputs (names"),
+    ({"documents": "A text. Another."}, ArgumentError, "documents is of the type str; give a list"),
     ({"documents": b"A text."}, ArgumentError, "documents is of the type bytes; give a list"),
     ({"documents": {"train": ["a"]}}, ArgumentError, "documents is of the type dict & one split of a data set"),
     ({"documents": 7}, ArgumentError, "documents is of the type int"),
@@ -276,7 +278,31 @@ NOT_ANY = "the corpus holds no document"
     ({"documents": []}, InputError, "documents ended without a document"),
     ({"documents": iter([])}, InputError, "documents ended without a document"),
     ({"documents": pyarrow.table({"text": ["", None]})}, InputError, NOT_ANY),
-    ({"documents": pyarrow.table({"text": []})}, InputError, NOT_ANY),
+    ({"documents": pyarrow.table({"text": []})}, InputError, "documents ended without a document"),
+    ({"sources": "mix.toml"}, ArgumentError, "sources is of the type str; give a list of Source, each a dict"),
+    ({"sources": {"name": "a"}}, ArgumentError, "sources is of the type dict; give a list of Source"),
+    ({"sources": []}, InputError, "sources names no source & a Source"),
+    ({"sources": [{"name": "a"}]}, InputError, "source 'a': it needs either inputs or documents"),
+    ({"sources": [{"documents": ["a"]}]}, InputError, "source 1: name is missing"),
+    ({"sources": [Source(name="a", documents=["a"]), 7]}, ArgumentError, "sources is of the type list; give a list"),
+    ({"sources": [{"name": "a", "inputs": "x", "wieght": 1}]}, InputError, "'wieght' is no known key; & weight?"),
+    (
+        {"sources": [{"name": "a", "inputs": "x", 5: 1}]},
+        InputError,
+        "5 is no known key; allowed are & inputs, documents",
+    ),
+    ({"sources": [Source(name="a", documents="text")]}, ArgumentError, "documents of source 1 is of the type str"),
+    ({"sources": [Source(name="a", inputs=["no.txt"])]}, InputError, "source 'a': input no.txt does not exist"),
+    (
+        {"sources": [Source(name="a", inputs="corpus.txt")], "language_field": "x"},
+        InputError,
+        "sources is a mixture, in",
+    ),
+    (
+        {"sources": [Source(name="a", inputs="corpus.txt")], "inputs": "x"},
+        ArgumentError,
+        "give the corpus as one of",
+    ),
     (
         {"documents": pyarrow.table({"body": ["a"], "id": [1]})},
         RefusedInputs,
@@ -288,6 +314,98 @@ def test_what_is_no_corpus_is_one_error(call, kind, named, here):
     check_refused(lambda: build("out", **call), kind, named)
     check_refused(lambda: albert_data.train_vocab(output="out", workers=1, **call), kind, named)
     assert read_files("out") == {}
+
+
+@refused(
+    (
+        {"documents": ["a"], "validation": "x", "validation_documents": ["b"]},
+        ArgumentError,
+        "give one of validation",
+    ),
+    ({"documents": ["a"], "validation_documents": []}, InputError, "validation_documents ended without a document"),
+    (
+        {"sources": [Source(name="a", documents=["a"])], "validation_documents": ["b"]},
+        ArgumentError,
+        "sources, of which a share is drawn",
+    ),
+)
+def test_what_is_no_validation_is_one_error(call, kind, named, here):
+    check_refused(lambda: build("out", **call), kind, named)
+
+
+def test_a_stream_that_is_given_twice_is_one_error(texts):
+    for stream in (iter(texts), pyarrow.table({"text": texts}).to_reader()):
+        with pytest.raises(InputError, match=r"documents of source 2 ended without a document; is it an? \w+ that was"):
+            build("out", sources=[Source(name=name, documents=stream) for name in "ab"])
+        assert not Path("out").exists()
+
+
+MIXTURE = """
+[[source]]
+name = "a"
+paths = "a.jsonl"
+weight = 2
+where = "n >= 5 and n < 25"
+[[source]]
+name = "b"
+paths = ["b.jsonl"]
+text_field = "body"
+language = "de"
+tokens = 900
+"""
+
+
+def test_a_mixture_from_memory_gives_the_bytes_of_the_same_mixture_from_files(texts):
+    rows = [{"text": text, "n": number} for number, text in enumerate(texts[:30])]
+    bodies = [{"body": text} for text in texts[30:]]
+    for name, records in (("a", rows), ("b", bodies)):
+        Path(f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    Path("mixture.toml").write_text(MIXTURE)
+    wanted = build("files", inputs="mixture.toml")
+    more = Source(name="b", documents=pyarrow.table({"body": texts[30:]}), text_field="body", language="de", tokens=900)
+    first = Source(name="a", documents=iter(rows), weight=2, where=["n >= 5", "n < 25"])
+    made = build("memory", sources=[first, more])
+    assert read_files("memory") == read_files("files") != {}
+    assert made.manifest.mixture is not None
+    assert wanted.manifest.mixture is not None
+    for one, other in zip(made.manifest.mixture, wanted.manifest.mixture, strict=True):
+        assert re.fullmatch(r"documents-[0-9a-f]{16}\.(jsonl|arrows)", " ".join(one.paths))
+        assert dataclasses.replace(one, paths=other.paths) == other
+    mixed = [{**first, "documents": None, "inputs": [Path("a.jsonl")]}, more]
+    assert build("mixed", sources=mixed).manifest.digest == wanted.manifest.digest
+    assert build("mixed", sources=mixed).was_finished
+    albert_data.train_vocab("mixture.toml", "v", vocab_size=115, workers=1)
+    albert_data.train_vocab(output="w", sources=mixed, vocab_size=115, workers=1)
+    assert Path("v/spiece.model").read_bytes() == Path("w/spiece.model").read_bytes()
+
+
+def test_alpha_belongs_to_the_sources_as_in_a_file(texts):
+    sources = [Source(name="a", documents=texts[:40]), Source(name="b", documents=texts[40:45])]
+    for name, some in (("a", texts[:40]), ("b", texts[40:45])):
+        Path(f"{name}.txt").write_text("\n\n".join(some))
+    tables = "".join(f'[[source]]\nname = "{name}"\npaths = "{name}.txt"\n' for name in "ab")
+    Path("mixture.toml").write_text(f"alpha = 0.3\nmax_passes = 3\n{tables}")
+    wanted = build("files", inputs="mixture.toml").manifest
+    made = build("memory", sources=sources, alpha=0.3, max_passes=3.0).manifest
+    assert read_files("memory") == read_files("files")
+    assert made.config == wanted.config
+
+
+@pytest.mark.parametrize("kind", ["list", "generator", "dicts", "table", "Dataset"])
+def test_validation_from_memory_is_that_of_files(kind, texts):
+    Path("dev.txt").write_text("\n\n".join(texts[:20]))
+    build("files", inputs="corpus.txt", validation="dev.txt")
+    build("memory", documents=texts, validation_documents=KINDS[kind](texts[:20]))
+    build("beside", inputs="corpus.txt", validation_documents=KINDS[kind](texts[:20]))
+    assert read_files("memory") == read_files("beside") == read_files("files") != {}
+
+
+def test_several_conditions_must_all_hold(texts):
+    records = [{"text": text, "n": number} for number, text in enumerate(texts)]
+    for number, where in enumerate((["n >= 5 or n < 2", "n != 7"], "(n >= 5 or n < 2) and n != 7")):
+        build(str(number), documents=records, where=where)
+    assert read_files("0") == read_files("1")
+    assert TextConfig(where=[]).where is None  # type: ignore[arg-type]
 
 
 def fail_in_batches(texts: list[str]) -> Any:

@@ -16,15 +16,18 @@ from build_fixtures import InlineEngine, make_config
 from hypothesis import given
 from hypothesis import strategies as st
 from mixture_fixtures import Mixed, write_mixture
+from refusals import check_refused, refused
 
+import albert_data
 from albert_data.cli.main import run
 from albert_data.corpus import samples
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import find_sources
+from albert_data.errors import ArgumentError, InputError
 from albert_data.jobs.progress import NullProgress
 from albert_data.pipeline import estimate as estimating
 from albert_data.pipeline.build import build_shards
-from albert_data.pipeline.estimate import BuildEstimate, estimate
+from albert_data.pipeline.estimate import BuildEstimate, estimate_build
 from albert_data.shards.manifest import Manifest
 from albert_data.tokenizer.model import Tokenizer
 
@@ -34,7 +37,7 @@ LARGE = fixtures.make_documents(9000, seed=22)  # 4 MB
 
 def foretell(path: Path, tokenizer: Tokenizer, **settings: Any) -> BuildEstimate | None:
     config = make_config(**settings)
-    return estimate(find_sources([str(path)], text=config.text), tokenizer, config, NullProgress())
+    return estimate_build(find_sources([str(path)], text=config.text), tokenizer, config, NullProgress())
 
 
 def build(path: Path, tokenizer: Tokenizer, **settings: Any) -> Manifest:
@@ -178,3 +181,36 @@ def test_a_dry_run_says_tokens_and_disk(tokenizer_model, tmp_path, capsys, monke
     assert run([*arguments[:2], "-", *arguments[2:], "--tokenizer", str(tmp_path / "model.model")]) == 0
     assert "and 1 stream, not counted: it can be read only once" in capsys.readouterr().out
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_function_gives_the_figures_of_the_command(tokenizer, tokenizer_model, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("model.model").write_bytes(tokenizer_model)
+    path = write(tmp_path / "in", "a.jsonl", LARGE)
+    found = albert_data.estimate(path, tokenizer="model.model", max_seq_len=64)
+    command = ["build", str(path), "--tokenizer", "model.model", "--max-seq-len", "64", "-o", "out", "--dry-run"]
+    assert capsys.readouterr() == ("", "")
+    assert run([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["estimate"] == found.to_dict()
+    assert found.documents == pytest.approx(len(LARGE), rel=0.1)
+    assert repr(found).startswith("BuildEstimate(about 9,")
+    assert albert_data.estimate(documents=SMALL, tokenizer=tokenizer).documents == len(SMALL)
+    source = albert_data.Source(name="a", documents=SMALL, weight=3)
+    rows = albert_data.estimate(documents=SMALL, tokenizer=tokenizer).rows
+    assert albert_data.estimate(sources=[source], tokenizer=tokenizer).rows == 3 * rows
+
+
+@refused(
+    (lambda: albert_data.estimate("in.txt"), ArgumentError, "tokenizer is missing, which an estimate needs; train"),
+    (lambda: albert_data.estimate("in.txt", tokenizer="model.model"), InputError, "holds no token & check the inputs"),
+    (
+        lambda: albert_data.estimate("in.txt", tokenizer="model.model", language_field="x"),
+        InputError,
+        "leave out --language-field",
+    ),
+)
+def test_what_can_not_be_estimated_is_an_error(call, kind, named, tokenizer_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("model.model").write_bytes(tokenizer_model)
+    Path("in.txt").write_text("\n")
+    check_refused(call, kind, named)

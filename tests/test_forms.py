@@ -127,7 +127,7 @@ def test_nfc_makes_the_same_build_of_every_form(layout, tmp_path):
         path = tmp_path / str(number)
         texts = [forms_of(text)[number] for text in POOL]
         fixtures.write_corpus(path, texts, "txt" if layout == "one file" else layout, random.Random(0))
-        options = {"documents": "file"} if layout == "one file" else {}
+        options = {"document_rule": "file"} if layout == "one file" else {}
         report = fixtures.run_build(path, tmp_path / f"out{number}", get_tokenizer(), unicode="nfc", **options)
         digests.append(report.manifest.digest)
     assert digests[0] == digests[1]

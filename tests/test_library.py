@@ -47,8 +47,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 # What a command prints or how it ends; in Python that is up to the caller.
 PRINTING = {"as_json", "fail_on", "dry_run"} | {"address", "nodes"}  # the last two are of an engine, an object here
 # What options can't give.
-PYTHON_ONLY = {"config", "text", "progress", "interrupt", "tell"}
-RENAMED = {"static_masks": "remask", "no_guesses": "guesses"}
+PYTHON_ONLY = {"config", "text", "progress", "interrupt", "tell", "documents", "sources", "validation_documents"}
+RENAMED = {"static_masks": "remask", "no_guesses": "guesses", "documents": "document_rule"}
 # Settings without an option of their own: a vocabulary has no groups, and the last share is in --mask-prob FIRST:LAST.
 WITHOUT_OPTION = {"vocab": {"group_field"}, "train": {"beta1", "last_mask_prob"}}
 

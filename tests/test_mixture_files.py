@@ -63,7 +63,7 @@ def test_a_source_has_the_settings_that_it_names_and_those_of_the_command(folder
     books, law = read_mixture(str(folder / "mixture.toml"), TextConfig(unwrap=True, language="de"))
     assert (books.weight, books.tokens, law.weight, law.tokens) == (2.0, None, None, 1_000_000)
     assert books.text == TextConfig(unwrap=True, language="de")
-    assert law.text == TextConfig(unwrap=True, language="pt", documents="file")
+    assert law.text == TextConfig(unwrap=True, language="pt", document_rule="file")
 
 
 def test_only_a_file_is_a_mixture_and_it_must_be_alone(folder):

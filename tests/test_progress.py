@@ -1,13 +1,17 @@
-"""The progress of reading adds up to the sizes of the files, compressed or not."""
+"""The progress of reading adds up to the sizes of the files, compressed or not; without progress lines are logged."""
 
 from __future__ import annotations
 
 import gzip
 import io
+import json
+import logging
 import sys
+from pathlib import Path
 
 import build_fixtures as fixtures
 
+import albert_data
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import count_bytes, find_inputs
 from albert_data.corpus.tasks import read_tasks
@@ -37,3 +41,20 @@ def test_a_pipe_has_no_total_and_its_text_is_counted(monkeypatch):
     bar.advance(0, 3_000_000)
     bar.close()
     assert "3.00M" in terminal.getvalue()
+
+
+def test_without_progress_notes_and_warnings_are_logged_and_nothing_is_printed(here, caplog, capfd):
+    lines = [json.dumps({"text": text}) for text in Path("corpus.txt").read_text().split("\n\n")]
+    (here / "in").mkdir()
+    (here / "in/a.jsonl").write_text("\n".join([*lines, '{"body": "No text."}', '{"text": ""}']))
+    (here / "in/a.pdf").touch()
+    with caplog.at_level(logging.INFO, logger="albert_data"):
+        albert_data.build("in", "out", tokenizer="model.model", max_seq_len=32, workers=1)
+        albert_data.train_vocab("in", "vocab", vocab_size=115, workers=1)
+    said = {(record.levelname, record.getMessage()[:8].strip()) for record in caplog.records}
+    assert {("WARNING", "skipped"), ("WARNING", "damage"), ("INFO", "note"), ("INFO", "training")} <= said
+    assert {record.name for record in caplog.records} == {"albert_data"}
+    assert capfd.readouterr() == ("", "")
+    caplog.clear()
+    albert_data.build("in", "out2", tokenizer="model.model", max_seq_len=32, workers=1, progress=True)
+    assert caplog.records == []

@@ -123,7 +123,7 @@ LONG_TEXT = st.lists(st.sampled_from(LONG_LINES), min_size=1, max_size=60)
 @example(texts=["\n".join(["again", "x" * 15] * 30), "again"], least=2)  # what is removed moves the cuts of the rest
 @example(texts=["    " + "w" * 40, "again"], least=2)  # a part of a line has the indentation besides
 def test_a_long_document_counts_once_and_is_cut_alike_wherever_it_lies(texts, least, unwraps):
-    settings = TextConfig(documents="file", drop_repeated_lines=least, unwrap=unwraps)
+    settings = TextConfig(document_rule="file", drop_repeated_lines=least, unwrap=unwraps)
     with TemporaryDirectory() as name, small_sizes(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(long_documents, "_BEGINNING", 4)
         folders = [Path(name) / kind for kind in ("jsonl", "txt", "gz")]

@@ -102,7 +102,7 @@ def test_a_line_of_invisible_characters_is_blank(blank, sizes, unwrap):
     config = TextConfig(unwrap=unwrap)
     with small_sizes(max_line=1 << 20, max_document=1 << 20, **sizes):
         assert read(text.encode(), config=config) == (lines, {})
-        assert read(text.encode(), config=replace(config, documents="file"))[0] == [b"".join(lines)]
+        assert read(text.encode(), config=replace(config, document_rule="file"))[0] == [b"".join(lines)]
         assert read(as_jsonl([text, blank]), "jsonl", config=config) == ([b"".join(lines)], {"empty_document": 1})
 
 

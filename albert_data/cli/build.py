@@ -178,7 +178,7 @@ def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, 
     from albert_data.library.building import load_arguments
     from albert_data.library.progress import Bar
     from albert_data.pipeline.build import build_shards
-    from albert_data.pipeline.estimate import estimate
+    from albert_data.pipeline.estimate import estimate_build
     from albert_data.pipeline.plan import choose_fraction
 
     bar, workers = Bar(), given.pop("workers", None) or count_cores()
@@ -194,7 +194,7 @@ def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, 
             return
         if not as_json:  # before the estimate, which takes a second
             show(*describe_plan(found, output, tokenizer, chosen))
-        estimated = None if tokenizer is None else estimate(found, tokenizer, config, bar)
+        estimated = None if tokenizer is None else estimate_build(found, tokenizer, config, bar)
         if as_json:
             show_json(plan_to_dict(found, tokenizer, chosen, estimated))
         elif tokenizer is None:

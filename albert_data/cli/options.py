@@ -27,6 +27,7 @@ from albert_data.config import (
     UNICODE_FORMS,
     TextConfig,
     VocabConfig,
+    swap_documents,
 )
 from albert_data.corpus.conditions import join_where
 from albert_data.errors import readable
@@ -80,9 +81,9 @@ def setting(config: type[Any], flags: str, help: str, **attributes: Any) -> Call
 
     click infers the type from the default. Where that is None, pass `type`.
     """
-    name = flags.split("/")[0].removeprefix("--").replace("-", "_")
+    (name,) = swap_documents({flags.split("/")[0].removeprefix("--").replace("-", "_"): None})
     default = next(field.default for field in dataclasses.fields(config) if field.name == name)
-    return click.option(flags, default=default, show_default=default not in (None, ""), help=help, **attributes)
+    return click.option(flags, name, default=default, show_default=default not in (None, ""), help=help, **attributes)
 
 
 # ---- values ----

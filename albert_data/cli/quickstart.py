@@ -27,7 +27,7 @@ from albert_data.cli.options import (
     text_options,
     workers_option,
 )
-from albert_data.config import BuildConfig, TextConfig, VocabConfig
+from albert_data.config import BuildConfig, TextConfig, VocabConfig, swap_documents
 from albert_data.errors import ConfigError, InputError, OutputError, explain_os_error
 from albert_data.library.arguments import require_packages
 from albert_data.storage.files import is_there, read_json, to_json
@@ -195,7 +195,7 @@ def _list_options(text: TextConfig, given: dict[str, Any]) -> list[str]:
     options = []
     for field in dataclasses.fields(text):
         value = given[field.name] if field.name == "abbreviations" else getattr(text, field.name)
-        name = field.name.replace("_", "-")
+        name = next(iter(swap_documents({field.name: value}))).replace("_", "-")
         if value != field.default:
             options += [f"--{'' if value else 'no-'}{name}"] if isinstance(value, bool) else [f"--{name}", str(value)]
     return options

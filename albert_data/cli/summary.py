@@ -15,7 +15,7 @@ from albert_data.pipeline.estimate import BuildEstimate
 from albert_data.shards.manifest import SourceEntry, to_value
 from albert_data.survey.mixed_sources import describe_sources
 from albert_data.text.escaping import quote
-from albert_data.text.wording import count_of
+from albert_data.text.wording import about, about_bytes, count_of
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.report import VocabReport
 
@@ -75,14 +75,12 @@ def plan_to_dict(
     inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, found: BuildEstimate | None
 ) -> dict[str, Any]:
     """What `build --dry-run --json` prints. found: None without a tokenizer, or where the files hold no token."""
-    values = {} if found is None else vars(found)
     return {
         "inputs": _count_inputs(inputs, config),
         "sources": [to_value(one) for one in describe_sources(inputs) or ()],
         "vocab_size": tokenizer.vocab_size if tokenizer else None,
         "config": config.to_flat_dict(),
-        # A fraction of a row or a byte would look exact.
-        "estimate": {name: round(value) for name, value in values.items()} or None,
+        "estimate": None if found is None else found.to_dict(),
     }
 
 
@@ -95,23 +93,13 @@ def describe_estimate(found: BuildEstimate | None, inputs: Sequence[Input], conf
     disk = found.shard_bytes + found.work_bytes
     before = "" if config.compression == "none" else " before compression"
     lines = [
-        f"about, by a sample of {_size(found.sample_bytes)}; copies count as if they stayed",
-        f"{_round(found.tokens)} tokens, {_size(found.text_bytes)} of text, {_round(found.rows)} rows",
-        f"{_size(found.shard_bytes)} of shards{before}; while they are made, {_size(disk)} of disk",
+        f"about, by a sample of {about_bytes(found.sample_bytes)}; copies count as if they stayed",
+        f"{about(found.tokens)} tokens, {about_bytes(found.text_bytes)} of text, {about(found.rows)} rows",
+        f"{about_bytes(found.shard_bytes)} of shards{before}; while they are made, {about_bytes(disk)} of disk",
         *(["without the disk of --drop-near-duplicates"] if config.drop_near_duplicates else []),
         *([f"and {streams}, not counted: it can be read only once"] if num_streams else []),
     ]
     return [f"{'' if number else 'estimate':<10} {line}" for number, line in enumerate(lines)]
-
-
-def _round(number: float) -> str:
-    """Two digits, as an estimate has no more: 16,000,000."""
-    return f"{float(f'{number:.2g}'):,.0f}"
-
-
-def _size(num_bytes: float) -> str:
-    unit, name = (1e9, "GB") if num_bytes >= 1e9 else (1e6, "MB")
-    return f"{float(f'{num_bytes / unit:.2g}'):,g} {name}"
 
 
 def _list_sources(sources: Sequence[SourceEntry]) -> Iterator[str]:

@@ -104,7 +104,7 @@ def read_blocks(
     source = _Buffer(stream, origin, damage, start, length)
     if text.where is not None and source.format == "txt":
         raise InputError(f"input {origin.path} is text without fields, which --where needs; leave --where out")
-    is_one = source.format == "txt" and text.documents == FILE  # the file is one document
+    is_one = source.format == "txt" and text.document_rule == FILE  # the file is one document
     want = block_bytes(start)
     while source.fill(want):
         whole = 0 if is_one else source.find_end(text.divider)

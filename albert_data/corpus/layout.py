@@ -82,7 +82,7 @@ def advise(counts: Mapping[str, int], settings: Mapping[str, Any], paths: Iterab
             "lines, so that sentences are cut there: pass --unwrap to join them"
         )
         found.append(Advice(("--unwrap",), text))
-    is_by_blank = settings.get("documents") == TextConfig.documents and not settings.get("document_separator")
+    is_by_blank = settings.get("document_rule") == TextConfig.document_rule and not settings.get("document_separator")
     is_by_blank = is_by_blank and any(map(_may_be_text, paths))
     is_short = 2 * short > num_documents or (is_wrapped and _FEW_LINES * num_documents > lines)
     if is_by_blank and num_documents >= _ENOUGH and is_short:
@@ -115,7 +115,7 @@ def advise_on_beginnings(inputs: list[Input], text: TextConfig) -> list[str]:
 def _judge(data: bytes, text: TextConfig, *, is_only: bool) -> str | None:
     """What to do about a file that begins so. is_only: whether it is all of the corpus."""
     divider, markers = text.divider, Counter(_MARKER.findall(data))
-    if text.documents != TextConfig.documents or (divider and divider in data):
+    if text.document_rule != TextConfig.document_rule or (divider and divider in data):
         return None
     if markers:
         name = markers.most_common(1)[0][0].decode()

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any
 
-from albert_data.config import DEFAULT_TEXT, TextConfig, check_range
+from albert_data.config import DEFAULT_TEXT, TextConfig, check_range, swap_documents
 from albert_data.corpus.conditions import join_where
 from albert_data.corpus.inputs import STDIN, Input, find_inputs, place_name
 from albert_data.corpus.refused import RefusedInput, RefusedInputs
@@ -62,20 +62,25 @@ def find_sources(
         )
     if len(names) > 1:
         raise InputError(f"{mixtures[0]} is a mixture, which must be the only input; name the others in sources of it")
-    if text.language_field is not None:
+    return find_mixture(mixtures[0], read_mixture(mixtures[0], text), say)
+
+
+def find_mixture(path: str, sources: Sequence[MixtureSource], say: Callable[[str], None] | None = None) -> list[Input]:
+    """The inputs of sources. path: of the file that names them, or what it is called if there is no file."""
+    if any(source.text.language_field is not None for source in sources):
         raise InputError(
-            f"{mixtures[0]} is a mixture, in which a language belongs to a source; leave out --language-field, and "
+            f"{path} is a mixture, in which a language belongs to a source; leave out --language-field, and "
             'write language = "de" in the source'
         )
     refused: list[RefusedInput] = []
     found = [
-        dataclasses.replace(item, source=source, is_named=False, found_by=(mixtures[0], *item.found_by))
-        for source in read_mixture(mixtures[0], text)
-        for item in _find_files(source, mixtures[0], say, refused)
+        dataclasses.replace(item, source=source, is_named=False, found_by=(path, *item.found_by))
+        for source in sources
+        for item in _find_files(source, path, say, refused)
     ]
     if refused:
         error = RefusedInputs(refused)
-        raise InputError(f'{mixtures[0]}: {error}; a source may say for itself: encoding = "auto"')
+        raise InputError(f'{path}: {error}; a source may say for itself: encoding = "auto"')
     counts = Counter(item.path for item in found)
     return [dataclasses.replace(item, is_shared=counts[item.path] > 1) for item in found]
 
@@ -95,22 +100,35 @@ def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[MixtureSour
     sharing = _read_toml(path)
     tables = sharing.pop(_TABLE, [])
     try:
-        _check_keys(sharing, (_TABLE, *_SHARING))
+        check_keys(sharing, (_TABLE, *_SHARING))
         for key, value in sharing.items():
             check_range(key, value, *_SHARING[key])
     except AlbertDataError as error:
         raise InputError(f"{path}: {error}") from error
     if "max_passes" in sharing and "alpha" not in sharing:
         raise InputError(f"{path}: max_passes limits what alpha gives, and there is no alpha; give both")
-    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-        raise InputError(f"{path} names no source; begin each with a line [[{_TABLE}]]")
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        tables = []
+    return make_sources(path, tables, text, sharing)
+
+
+def make_sources(
+    path: str,
+    tables: Sequence[Mapping[str, Any]],
+    text: TextConfig,
+    sharing: Mapping[str, Any],
+    convert: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+) -> list[MixtureSource]:
+    """The sources of tables. path: as of `find_mixture`; convert: gives one the keys of a file. Raises InputError."""
+    if not tables:
+        raise InputError(f"{path} names no source; begin each with a line [[{_TABLE}]], in Python with a Source")
     sources: dict[str, MixtureSource] = {}
     for number, table in enumerate(tables):
         where = f"{path}, source {number + 1}"
         if isinstance(table.get("name"), str):
             where = f"{path}, source {table['name']!r:.80}"
         try:
-            source = _read_source(number, table, text, {} if table.get("weight") == 0 else sharing)
+            source = _read_source(number, convert(table), text, {} if table.get("weight") == 0 else sharing)
         except AlbertDataError as error:
             raise InputError(f"{where}: {error}") from error
         if source.name in sources:
@@ -136,17 +154,17 @@ def _read_toml(path: str) -> dict[str, Any]:
         raise InputError(f"mixture {path} is no TOML: {error}; see docs/guides/mixtures.md for an example") from error
 
 
-def _check_keys(table: Mapping[str, Any], allowed: Sequence[str]) -> None:
+def check_keys(table: Mapping[str, Any], allowed: Sequence[str]) -> None:
     for key in table:
         if key not in allowed:
-            close = get_close_matches(key.lower().replace("-", "_"), allowed, n=1)
+            close = get_close_matches(str(key).lower().replace("-", "_"), allowed, n=1)
             hint = f"did you mean {close[0]}?" if close else f"allowed are {', '.join(allowed)}"
             raise InputError(f"{key!r:.80} is no known key; {hint}")
 
 
 def _read_source(number: int, table: Mapping[str, Any], text: TextConfig, sharing: Mapping[str, Any]) -> MixtureSource:
     """Raises InputError or ConfigError. `paths` may be one string, and 1e9 is a whole number."""
-    _check_keys(table, _KEYS)
+    check_keys(table, _KEYS)
     values = dict(table)
     for key in ("name", "paths"):
         if key not in values:
@@ -162,7 +180,7 @@ def _read_source(number: int, table: Mapping[str, Any], text: TextConfig, sharin
         settings["where"] = join_where((text.where, settings["where"]))
     if values.get("weight") == 0:  # a benchmark: its short texts count too
         settings.setdefault("min_chars", None)
-    return MixtureSource(number=number, text=dataclasses.replace(text, **settings), **values, **sharing)
+    return MixtureSource(number=number, text=dataclasses.replace(text, **swap_documents(settings)), **values, **sharing)
 
 
 def _find_files(

@@ -363,7 +363,7 @@ def find_begins(item: Input, cuts: Sequence[int], text: TextConfig) -> list[int]
     if item.format in TABLES:
         begins = [*item.begins, item.size]
         return [begins[bisect_left(begins, at)] for at in cuts[:-1]]
-    if item.format not in SPLIT or (item.format == "txt" and text.documents == FILE):
+    if item.format not in SPLIT or (item.format == "txt" and text.document_rule == FILE):
         return []
     divider = text.divider if item.format == "txt" else None
     found = [item.size]

@@ -11,7 +11,6 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -79,7 +78,7 @@ class ShardDataset(Dataset[Row]):
 
     def __init__(
         self,
-        folder: str | Path,
+        folder: str | os.PathLike[str],
         model: nn.Module | None = None,
         *,
         split: str = "train",

@@ -1,8 +1,18 @@
-"""How long work reports its progress. By default the library shows nothing; the command line draws a bar."""
+"""How long work reports its progress. By default the library shows nothing and logs; the command line draws a bar."""
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol, runtime_checkable
+
+_LOGGER = logging.getLogger("albert_data")
+_LOGGER.addHandler(logging.NullHandler())  # without any, Python prints warnings
+
+
+def log(*lines: str) -> None:
+    """Give lines to the logger: of text that is not read, and of advice, as warnings, which their labels say."""
+    for line in lines:
+        _LOGGER.log(logging.WARNING if line.startswith(("skipped", "damage", "warning")) else logging.INFO, "%s", line)
 
 
 @runtime_checkable
@@ -20,7 +30,7 @@ class Progress(Protocol):
 
 
 class NullProgress:
-    """Shows no progress."""
+    """Shows no progress. Lines go to the logger `albert_data`."""
 
     def start(self, stage: str, total: int | None, unit: str = "bytes") -> None:
         pass
@@ -29,4 +39,4 @@ class NullProgress:
         pass
 
     def say(self, line: str) -> None:
-        pass
+        log(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import inspect
@@ -11,7 +10,7 @@ import os
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from albert_data.config import check_range, take_annotated
 from albert_data.errors import ArgumentError, ConfigError, StorageError, explain_disk_error
@@ -26,31 +25,26 @@ RANGES: dict[str, tuple[int, int | None]] = {
     "seed": (0, None),
 }
 NUM_SHOWN, NUM_IN_HTML = 3, 300  # rows that `inspect` shows
-_NESTED = ("text", "examples")  # fields of BuildConfig whose settings are keywords of their own
 
 
-def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function], Function]:
-    """Mark a public function, whose `**settings` are the settings of these classes.
+def public(*owners: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Mark a public function, whose `**settings` are those of a TypedDict.
 
-    They are in its signature with their defaults, where `help` and notebooks find them. An unknown keyword is an
-    ArgumentError that names similar ones, a flag, number or text of another type and a number that is out of its range
-    a ConfigError, and an error of the system an AlbertDataError.
-    has_defaults: False if the defaults are not those of the classes; then None is shown.
+    They are in its signature, where `help` and notebooks find them. An unknown keyword is an ArgumentError that names
+    similar ones, a flag, number or text of another type and a number that is out of its range a ConfigError, and an
+    error of the system an AlbertDataError.
+    owners: classes and functions whose parameters have the defaults; None is shown for all others.
     """
 
     def decorate(function: Function) -> Function:
-        signature = inspect.signature(function)
-        own = {name: one for name, one in signature.parameters.items() if one.kind is not one.VAR_KEYWORD}
-        fields = (field for kind in kinds for field in dataclasses.fields(kind) if field.name not in (*own, *_NESTED))
-        own |= {
-            field.name: inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default if has_defaults else None,
-                annotation=field.type,
-            )
-            for field in fields
-        }
+        signature, types = inspect.signature(function), get_type_hints(function)
+        own = {name: one.replace(annotation=types[name]) for name, one in signature.parameters.items()}
+        if "settings" in own:
+            defaults = {name: one for owner in owners for name, one in inspect.signature(owner).parameters.items()}
+            for name, kind in get_type_hints(get_args(own.pop("settings").annotation)[0]).items():
+                default = defaults[name].default if name in defaults else None
+                own[name] = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        kinds = {name: inspect.formatannotation(one.annotation) for name, one in own.items()}
 
         @functools.wraps(function)
         def call(*given: Any, **named: Any) -> Any:
@@ -58,8 +52,8 @@ def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function],
                 similar = " or ".join(get_close_matches(name, own)) or ", ".join(own)
                 raise ArgumentError(f"{function.__name__} has no argument {name!r}; is it one of: {similar}?")
             bound = signature.bind_partial(*given, **named)
-            for name in bound.arguments.keys() & own.keys():
-                value = bound.arguments[name] = take_annotated(name, bound.arguments[name], own[name].annotation)
+            for name in bound.arguments.keys() & own.keys():  # settings are checked by their classes
+                value = bound.arguments[name] = take_annotated(name, bound.arguments[name], kinds[name])
                 if name in RANGES and value is not None:
                     low, high = RANGES[name]
                     check_range(name, value, low, math.inf if high is None else high)
@@ -70,7 +64,8 @@ def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function],
             except OSError as error:
                 raise explain_disk_error(error) from error
 
-        call.__signature__ = signature.replace(parameters=list(own.values()))  # type: ignore[attr-defined]
+        shown = signature.replace(parameters=list(own.values()), return_annotation=types["return"])
+        call.__signature__ = shown  # type: ignore[attr-defined]
         return cast(Function, call)
 
     return decorate

@@ -12,22 +12,24 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
-from albert_data.config import AUTO, DOCUMENT_RULES, TextConfig
+from albert_data.config import AUTO, TextConfig, swap_documents
 from albert_data.corpus.fields import look_up, name_field, split_names
 from albert_data.corpus.inputs import Input, list_unmatched
 from albert_data.corpus.layout import advise_on_beginnings
-from albert_data.corpus.mixtures import Names, find_sources
+from albert_data.corpus.mixtures import Names, check_keys, find_mixture, find_sources, list_names, make_sources
+from albert_data.corpus.sources import MixtureSource
 from albert_data.errors import ArgumentError, InputError
 from albert_data.jobs.progress import Progress
+from albert_data.library.settings import Source
 from albert_data.storage.files import hash_file
 from albert_data.storage.scratch import machine_scratch
 from albert_data.text.wording import count_of
@@ -36,49 +38,90 @@ _BATCH_ROWS = 1000  # of a record batch: workers share a table between its batch
 _HASH_LEN = 16
 
 
-def take_documents(settings: dict[str, Any]) -> Any:
-    """Remove documents in memory from settings; None if there are none. A str is the setting of that name."""
-    given = settings.get("documents")
-    if not isinstance(given, str):
-        return settings.pop("documents", None)
-    if given not in DOCUMENT_RULES:
-        rules = " or ".join(map(repr, DOCUMENT_RULES))
-        raise ArgumentError(f"documents is the str {given!r:.40}; give a list of texts, or for .txt files {rules}")
-    return None
-
-
 @contextmanager
 def open_corpus(
-    inputs: Names | None, documents: Any, progress: Progress, text: TextConfig, validation: Names = ()
+    inputs: Names | None,
+    documents: Any,
+    progress: Progress,
+    text: TextConfig,
+    validation: Names = (),
+    *,
+    sources: Any = None,
+    sharing: Mapping[str, Any] | None = None,
+    validation_documents: Any = None,
 ) -> Iterator[list[Input]]:
-    """The inputs of a corpus: of files if `documents` is None. What was stored for them is removed afterwards.
+    """The inputs of a corpus. What was stored for documents from memory is removed afterwards.
 
-    Raises ArgumentError and InputError.
+    sharing: `alpha` and `max_passes` of the sources. Raises ArgumentError and InputError.
     """
-    if documents is None:
-        if inputs is None:
-            raise ArgumentError("no corpus is given; name files, folders or globs, or give documents=")
-        found = find_sources(inputs, progress.say, text, validation)
-        for line in (*list_unmatched(found, text), *advise_on_beginnings(found, text)):
+    if sum(one is not None for one in (inputs, documents, sources)) != 1:
+        raise ArgumentError("give the corpus as one of inputs (names of files, folders, globs), documents and sources")
+    if sum((bool(validation), validation_documents is not None, sources is not None)) > 1:
+        raise ArgumentError("give one of validation, validation_documents and sources, of which a share is drawn")
+    with ExitStack() as stack:
+        keep = _Keeper(stack, progress)
+        if sources is not None:
+            found = find_mixture("sources", _read_sources(sources, keep, text, sharing or {}), progress.say)
+        else:
+            if validation_documents is not None:
+                validation = keep(validation_documents, "validation_documents", text)
+            names = keep(documents, "documents", text) if inputs is None else inputs
+            found = find_sources(names, progress.say, text, validation)
+        for line in (*list_unmatched(found, text), *advise_on_beginnings(found, text)) if documents is None else ():
             progress.say(line)
-        yield found
-        return
-    _check(inputs, documents, text)
-    with machine_scratch() as folder:
-        progress.start("storing documents", None, "")
-        stored = _store(documents, folder, text)
-        name = f"documents-{hash_file(stored)[:_HASH_LEN]}{stored.suffix}"
-        changes: dict[str, Any] = {"path": name, "place": str(stored), "modified_ns": 0}
-        found = find_sources([str(stored)], progress.say, text, validation)
-        yield [dataclasses.replace(item, **changes) if item.path == str(stored) else item for item in found]
+        yield [keep.rename(item) for item in found]
 
 
-def _check(inputs: Names | None, documents: Any, text: TextConfig) -> None:
-    if inputs is not None:
-        raise ArgumentError("documents are given, and names of files too; leave one out")
-    if isinstance(documents, bytes | Mapping) or not (isinstance(documents, Iterable) or _is_table(documents)):
+class _Keeper:
+    """Stores documents in a folder, which `stack` removes, and renames the inputs that lie there."""
+
+    def __init__(self, stack: ExitStack, progress: Progress) -> None:
+        self._stack, self._progress, self._names = stack, progress, dict[str, str]()
+
+    def __call__(self, documents: Any, what: str, text: TextConfig) -> str:
+        """Store documents, and return the path. what: they are, for messages and the name of the file."""
+        _check(documents, what, text)
+        self._progress.start("storing documents", None, "")
+        stored = _store(documents, self._stack.enter_context(machine_scratch()) / what, text)
+        self._names[str(stored)] = f"documents-{hash_file(stored)[:_HASH_LEN]}{stored.suffix}"
+        return str(stored)
+
+    def rename(self, item: Input) -> Input:
+        if (name := self._names.get(item.path)) is None:
+            return item
+        source = item.source and dataclasses.replace(item.source, paths=(name,))
+        return dataclasses.replace(item, path=name, place=item.path, modified_ns=0, source=source)
+
+
+def _read_sources(sources: Any, keep: _Keeper, text: TextConfig, sharing: Mapping[str, Any]) -> list[MixtureSource]:
+    """The sources of a mixture; the documents of those from memory are stored."""
+    tables: list[Any] = list(sources) if isinstance(sources, Iterable) and not isinstance(sources, Mapping) else [None]
+    if not all(isinstance(table, Mapping) for table in tables):
+        raise ArgumentError(f"sources is of the type {type(sources).__name__}; give a list of Source, each a dict")
+    found = make_sources("sources", tables, text, sharing, _to_table)
+    for number, source in enumerate(found):
+        if (documents := tables[number].get("documents")) is not None:
+            path = keep(documents, f"documents of source {number + 1}", source.text)
+            found[number] = dataclasses.replace(source, paths=(path,))
+    return found
+
+
+def _to_table(source: Mapping[str, Any]) -> dict[str, Any]:
+    """A source with the keys of a file. Raises AlbertDataError."""
+    check_keys(source, tuple(get_type_hints(Source)))
+    values = {key: value for key, value in source.items() if value is not None}
+    names, documents = values.pop("inputs", None), values.pop("documents", None)
+    if (names is None) == (documents is None):
+        raise ArgumentError("it needs either inputs or documents; give one of them")
+    if "where" in values:
+        values["where"] = TextConfig(where=values["where"]).where
+    return {**swap_documents(values), "paths": ["stored later"] if names is None else list_names(names)}
+
+
+def _check(documents: Any, what: str, text: TextConfig) -> None:
+    if isinstance(documents, str | bytes | Mapping) or not (isinstance(documents, Iterable) or _is_table(documents)):
         raise ArgumentError(
-            f"documents is of the type {type(documents).__name__}; give a list or another iterable of str or dicts, a "
+            f"{what} is of the type {type(documents).__name__}; give a list or another iterable of str or dicts, a "
             "table, or one split of a data set"
         )
     if text.encoding is not None or text.format != AUTO:
@@ -102,25 +145,29 @@ def _has_transform(documents: Any) -> bool:
     return _is_dataset(documents) and documents.format["type"] == "custom"
 
 
-def _store(documents: Any, folder: Path, text: TextConfig) -> Path:
-    """Write the documents to a file in a folder."""
+def _store(documents: Any, path: Path, text: TextConfig) -> Path:
+    """Write the documents to a file. path: without its ending; its name says what they are."""
+    what, others = path.name, (text.language_field, text.group_field)
     if _is_table(documents) and not _has_transform(documents):
-        path = folder / "documents.arrows"
-        _write_table(documents, path)
+        path = path.with_name(f"{what}.arrows")
+        if not _write_table(documents, path, what):
+            raise InputError(f"{what} ended without a document; is it a stream that was read before?")
         return path
-    path, others = folder / "documents.jsonl", (text.language_field, text.group_field)
+    path = path.with_name(f"{what}.jsonl")
     used = (*split_names(text.text_field), *filter(None, others), *(one.field for one in text.conditions))
     with open(path, "wb") as file:
-        for number, document in enumerate(_guard(documents, "document"), 1):
+        for number, document in enumerate(_guard(documents, what, "document"), 1):
             file.write(_make_line({text.text_field: document} if isinstance(document, str) else document, number, used))
     if not path.stat().st_size:
-        raise InputError("documents ended without a document; is it an iterator that was read before?")
+        raise InputError(f"{what} ended without a document; is it an iterator that was read before?")
     return path
 
 
-def _write_table(documents: Any, path: Path) -> None:
+def _write_table(documents: Any, path: Path, what: str) -> int:
+    """Returns the number of rows."""
     import pyarrow.ipc
 
+    num_rows = 0
     try:
         if _is_dataset(documents):
             tables = documents.with_format("arrow").iter(_BATCH_ROWS)
@@ -129,19 +176,21 @@ def _write_table(documents: Any, path: Path) -> None:
         else:
             reader = pyarrow.RecordBatchReader.from_stream(documents)
         with pyarrow.ipc.new_stream(str(path), reader.schema) as writer:
-            for batch in _guard(reader, "batch", "batches"):
+            for batch in _guard(reader, what, "batch", "batches"):
                 for at in range(0, len(batch), _BATCH_ROWS):
                     writer.write_batch(batch.slice(at, _BATCH_ROWS))
+                num_rows += len(batch)
     except (InputError, OSError):  # of a batch, which says its number; of the disk
         raise
     except Exception as error:  # the class is not ours, and may raise anything
         raise InputError(
-            f"documents, a {type(documents).__name__}, can't be read as Arrow: {' '.join(str(error).split())}; keep "
+            f"{what}, a {type(documents).__name__}, can't be read as Arrow: {' '.join(str(error).split())}; keep "
             "only the columns that are needed"
         ) from error
+    return num_rows
 
 
-def _guard(documents: Iterable[Any], *noun: str) -> Iterator[Any]:
+def _guard(documents: Iterable[Any], what: str, *noun: str) -> Iterator[Any]:
     """The documents. Raises InputError if they end with an error. noun: what they are, for `count_of`."""
     number = 0
     try:
@@ -150,7 +199,7 @@ def _guard(documents: Iterable[Any], *noun: str) -> Iterator[Any]:
             number += 1
     except Exception as error:
         raise InputError(
-            f"documents ended with an error after {count_of(number, *noun)}: {error!r:.200}; nothing was published"
+            f"{what} ended with an error after {count_of(number, *noun)}: {error!r:.200}; nothing was published"
         ) from error
 
 

@@ -10,14 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from albert_data.config import take_settings
 from albert_data.errors import AlbertDataError, ArgumentError
 from albert_data.interop.sentence_pairs import ScoreConfig, ScoredPairs, read_pairs
-from albert_data.jobs.progress import Progress
+from albert_data.jobs.progress import Progress, log
 from albert_data.library.arguments import PathName, disk_path, public, require_packages
 from albert_data.library.progress import show_progress
+from albert_data.library.settings import Preset, Recipe, ScoreSettings, TrainSettings
 from albert_data.report.page import embed_page
 from albert_data.runs.figures import RunFigures, read_run
 from albert_data.runs.page import make_run_page
@@ -57,19 +58,19 @@ class TrainedRun:
         return None
 
 
-@public(TrainConfig, has_defaults=False)
+@public()
 def train_model(
     shards: PathName,
     output: PathName | None = None,
     *,
     config: TrainConfig | None = None,
-    preset: str | None = None,
-    recipe: str | None = None,
+    preset: Preset | None = None,
+    recipe: Recipe | None = None,
     resume: bool = False,
     init_from: PathName | None = None,
     progress: bool = False,
     interrupt: Interrupt | None = None,
-    **settings: Any,
+    **settings: Unpack[TrainSettings],
 ) -> TrainedRun:
     """Pretrain an ALBERT on shards, as `albert-data train` does. Needs PyTorch.
 
@@ -82,7 +83,8 @@ def train_model(
     saved, and another signal does what it does elsewhere.
     Raises ConfigError, ShardError, CheckpointError and OutputError.
     """
-    _refuse_pairs(settings, resume=resume, recipe=recipe, init_from=init_from, config=config)
+    given: dict[str, Any] = {**settings, **({} if preset is None else {"preset": preset})}
+    _refuse_pairs(given, resume=resume, recipe=recipe, init_from=init_from, config=config)
     folder, run = make_path(shards), name_run(shards) if output is None else disk_path(output, "output")
     require_packages("train", "torch", extra="train")
     from albert_data.interop.initial import load_initial
@@ -90,19 +92,17 @@ def train_model(
     from albert_data.train.device import choose_device, read_ranks
 
     def say(line: str) -> None:
-        if progress and read_ranks().is_first:
-            tell(line)
+        if read_ranks().is_first:
+            (tell if progress else log)(line)
 
-    if preset is not None:
-        settings["preset"] = preset
     if resume:
-        config = change_settings(load_config(run), {"profile": False, **settings})
+        config = change_settings(load_config(run), {"profile": False, **given})
     elif config is not None:
-        config = change_settings(config, settings)
+        config = change_settings(config, given)
     else:
-        device = choose_device(settings.get("device", TrainConfig.device), read_ranks())[0].type
-        config = resolve(recipe, preset, device, settings, has_weights=init_from is not None)
-        of_gpu = resolve(recipe or DEFAULT_RECIPE, preset, "cuda", settings)
+        device = choose_device(given.get("device", TrainConfig.device), read_ranks())[0].type
+        config = resolve(recipe, preset, device, given, has_weights=init_from is not None)
+        of_gpu = resolve(recipe or DEFAULT_RECIPE, preset, "cuda", given)
         if init_from is not None and device == "cpu" and config.batch_tokens != of_gpu.batch_tokens:
             say(f"batch       {config.batch_tokens:,} tokens and --lr {config.lr:g}, for a CPU")
     weights = None if init_from is None else disk_path(find_model(init_from, MODEL_FILES), "init_from")
@@ -178,7 +178,7 @@ def score_model(
     checkpoint: PathName | None = None,
     config: ScoreConfig | None = None,
     progress: Progress | bool = False,
-    **settings: Any,
+    **settings: Unpack[ScoreSettings],
 ) -> ScoredPairs:
     """Measure how often a model finds the good sentence of a pair likelier, as `albert-data score` does.
 
@@ -187,7 +187,7 @@ def score_model(
     settings: those of ScoreConfig. They change `config`. Needs PyTorch and safetensors.
     Raises CheckpointError, ConfigError, InputError, TokenizerError and OutputError.
     """
-    config = take_settings(ScoreConfig, settings, config)
+    config = take_settings(ScoreConfig, {**settings}, config)
     folder, chosen = disk_path(model, "model"), None if checkpoint is None else disk_path(checkpoint, "checkpoint")
     out, name = None if output is None else disk_path(output, "output"), os.fspath(pairs)
     require_packages("score", "torch", "safetensors", extra="train")

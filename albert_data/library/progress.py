@@ -80,7 +80,7 @@ class Bar:
 
 @contextmanager
 def show_progress(progress: Progress | bool) -> Iterator[Progress]:
-    """What a public function reports to: a bar of its own for True, nothing for False."""
+    """What a public function reports to: a bar of its own for True, the log for False."""
     if progress is True:
         with Bar() as bar:
             yield bar

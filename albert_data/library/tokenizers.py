@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from albert_data.errors import ArgumentError
-from albert_data.library.arguments import public
+from albert_data.library.arguments import PathName, public
 from albert_data.storage import make_path
 from albert_data.storage.hub import TOKENIZER_FILES, find_model
 from albert_data.tokenizer.lexicon import NO_WORDS
@@ -18,10 +17,10 @@ from albert_data.vocab.folder import check_normalization
 
 @public()
 def load_tokenizer(
-    tokenizer: Any,
+    tokenizer: PathName | Tokenizer,
     *,
     normalization: str = "none",
-    words: str | os.PathLike[str] = NO_WORDS,
+    words: PathName = NO_WORDS,
     specials: Mapping[str, str] | None = None,
     to_encode: bool = True,
 ) -> Tokenizer:

@@ -106,7 +106,7 @@ def build_shards(
     """
     started, progress = time.monotonic(), progress or NullProgress()
     config, vocab = choose_fraction(inputs, config), vocab or VocabConfig()
-    _check(inputs, tokenizer, config, engine)
+    check_build(inputs, tokenizer, config, engine)
     check_license(license)
     vocab = dataclasses.replace(vocab, alpha=config.alpha, max_passes=config.max_passes)
     plan = make_plan(inputs, tokenizer, config, vocab)
@@ -157,7 +157,7 @@ def build_shards(
     return dataclasses.replace(report, seconds=time.monotonic() - started)
 
 
-def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, engine: Engine) -> None:
+def check_build(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, engine: Engine) -> None:
     """Raise ConfigError or InputError for settings that do not fit the inputs, the tokenizer or the engine."""
     check_reach(inputs, spans_machines=spans_machines(engine))
     check_fields(inputs, config.text)

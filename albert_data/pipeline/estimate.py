@@ -25,6 +25,7 @@ from albert_data.pipeline.make_rows import MakeRows
 from albert_data.pipeline.warming import Warming
 from albert_data.survey.made import Made
 from albert_data.survey.sizes import measure_rows
+from albert_data.text.wording import about, about_bytes
 from albert_data.tokenizer.model import Tokenizer
 
 _MOST_SECONDS = 2.0  # no more places are read then; a slow tokenizer or disk reaches it
@@ -35,22 +36,33 @@ class BuildEstimate:
     """About what a build makes.
 
     sample_bytes: of text, by which it was judged
-    text_bytes, tokens: of the corpus, in one pass; rows, shard_bytes: of all passes, of what is used of a mixture
+    documents, text_bytes, tokens: of the corpus, in one pass
+    rows, shard_bytes: of all passes, of what is used of a mixture; before compression
     work_bytes: of the sorted runs, which lie on the disk beside the shards until the build is finished
     """
 
     sample_bytes: int
-    text_bytes: float
-    tokens: float
-    rows: float
-    shard_bytes: float
-    work_bytes: float
+    documents: int
+    text_bytes: int
+    tokens: int
+    rows: int
+    shard_bytes: int
+    work_bytes: int
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{about(getattr(self, name))} {name}" for name in ("documents", "tokens", "rows"))
+        return f"BuildEstimate(about {counts}, {about_bytes(self.shard_bytes)} of shards)"
+
+    def to_dict(self) -> dict[str, int]:
+        """The figures for JSON, by stable names."""
+        return {**vars(self)}
 
 
 @dataclass(kw_only=True)
 class _Measured:
     """What samples hold, then what these stand for, in one pass."""
 
+    documents: float = 0.0
     text_bytes: float = 0.0
     tokens: float = 0.0
     rows: float = 0.0
@@ -61,7 +73,7 @@ class _Measured:
             setattr(self, name, getattr(self, name) + factor * value)
 
 
-def estimate(
+def estimate_build(
     inputs: list[Input], tokenizer: Tokenizer, config: BuildConfig, progress: Progress
 ) -> BuildEstimate | None:
     """Estimate a build, in about a second. No stream is read, and nothing is written."""
@@ -91,7 +103,8 @@ def _measure(job: MakeRows, sample: Sample) -> _Measured:
         num_tokens, num_masked = len(rows.input_ids), len(rows.masked_ids)
         made.rows += len(rows)
         made.row_bytes += measure_rows(len(rows), num_tokens, num_masked, rows.input_ids.itemsize)
-    made.text_bytes, made.tokens = receipt.counts["text_bytes"], receipt.counts["tokens"]
+    for name in ("documents", "text_bytes", "tokens"):
+        setattr(made, name, receipt.counts[name])
     return made
 
 
@@ -115,9 +128,10 @@ def _sum(
         work_bytes += scale * made * measured.row_bytes
     return BuildEstimate(
         sample_bytes=int(sample_bytes),
-        text_bytes=total.text_bytes,
-        tokens=total.tokens,
-        rows=rows,
-        shard_bytes=shard_bytes,
-        work_bytes=work_bytes,
+        documents=round(total.documents),
+        text_bytes=round(total.text_bytes),
+        tokens=round(total.tokens),
+        rows=round(rows),
+        shard_bytes=round(shard_bytes),
+        work_bytes=round(work_bytes),
     )

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self
 
 import msgspec
 
-from albert_data.config import AS_IS, AUTO, BuildConfig, TextConfig
+from albert_data.config import AS_IS, AUTO, BuildConfig, TextConfig, swap_documents
 from albert_data.errors import AlbertDataError, ShardError
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.schema import FORMAT_VERSION, Count, ShardReceipt, Totals
@@ -382,7 +382,7 @@ def _read_config(settings: Mapping[str, Any]) -> BuildConfig:
     """The config of a flat object, which holds every setting."""
     try:
         names = [*BuildConfig().to_flat_dict(), *settings.keys() & {"abbreviations"}]
-        return BuildConfig.from_settings(**{name: settings[name] for name in names})
+        return BuildConfig.from_settings(**swap_documents({name: settings[name] for name in names}))
     except KeyError as error:
         raise ShardError(f"config.{error.args[0]} is missing") from error
     except AlbertDataError as error:

@@ -293,7 +293,7 @@ def to_row_numbers(indices: np.ndarray | Sequence[SupportsIndex], num_rows: int)
 # ---- opening ----
 
 
-def open_shards(path: str | Path, split: str = "train") -> Shards:
+def open_shards(path: str | os.PathLike[str], split: str = "train") -> Shards:
     """Open one split of a finished build.
 
     Raises ShardError if the folder is no finished build, lacks the split, or a shard can't be read or has another size
@@ -302,7 +302,7 @@ def open_shards(path: str | Path, split: str = "train") -> Shards:
     return open_splits(path, (split,))[split]
 
 
-def open_splits(path: str | Path, splits: tuple[str, ...] = ()) -> dict[str, Shards]:
+def open_splits(path: str | os.PathLike[str], splits: tuple[str, ...] = ()) -> dict[str, Shards]:
     """Open these splits of one build, or all of its splits if none is named. Raises as open_shards does."""
     folder = make_path(path)
     read = load_manifest(folder)

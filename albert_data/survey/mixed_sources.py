@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from albert_data.config import BuildConfig, check_range
+from albert_data.config import BuildConfig, check_range, swap_documents
 from albert_data.corpus.inputs import STDIN, Input
 from albert_data.corpus.mixtures import TEXT_KEYS
 from albert_data.corpus.sources import MAX_PASSES, ONE_PASS, MixtureSource
@@ -35,6 +35,7 @@ def describe_sources(inputs: Sequence[Input]) -> tuple[SourceEntry, ...] | None:
 
 
 def describe_source(source: MixtureSource, num_inputs: int = 0) -> SourceEntry:
+    written = swap_documents(vars(source.text))
     return SourceEntry(
         name=source.name,
         paths=source.paths,
@@ -43,7 +44,7 @@ def describe_source(source: MixtureSource, num_inputs: int = 0) -> SourceEntry:
         tokens=source.tokens,
         alpha=source.alpha,
         max_passes=None if source.alpha is None else source.max_passes,
-        **{key: getattr(source.text, key) for key in TEXT_KEYS},
+        **{key: written[key] for key in TEXT_KEYS},
     )
 
 

@@ -40,3 +40,13 @@ def divide(part: int, whole: int) -> float | None:
 def format_share(share: float, digits: int = 2) -> str:
     """A share of 1 as a percentage, with a space before the sign: `15.00 %`."""
     return f"{100 * share:,.{digits}f} %"
+
+
+def about(number: float) -> str:
+    """Two digits, as an estimate has no more: 16,000,000."""
+    return f"{float(f'{number:.2g}'):,.0f}"
+
+
+def about_bytes(number: float) -> str:
+    unit, name = (1e9, "GB") if number >= 1e9 else (1e6, "MB")
+    return f"{float(f'{number / unit:.2g}'):,g} {name}"

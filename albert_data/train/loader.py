@@ -8,6 +8,7 @@ A loader has one iterator at a time, for one thread. If a second one is made, th
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, zip_longest
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TypeVar, cast
 
 import numpy as np
@@ -219,7 +220,7 @@ class ShardLoader:
 
     def __init__(
         self,
-        shards: Shards | str | Path,
+        shards: Shards | str | os.PathLike[str],
         *,
         batch_tokens: int,
         seed: int = 0,
@@ -231,7 +232,7 @@ class ShardLoader:
         packed: bool = False,
     ) -> None:
         """Raises ShardError if there are no rows or the tokenizer is not the build's, ConfigError for bad settings."""
-        self._shards = open_shards(shards) if isinstance(shards, str | PurePath) else shards
+        self._shards = open_shards(shards) if isinstance(shards, str | os.PathLike) else shards
         if len(self._shards) == 0:
             raise ShardError("the training split has no rows; build the shards from more text")
         check_range("batch_tokens", batch_tokens, 1, 2**31 - 1)

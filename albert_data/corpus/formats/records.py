@@ -186,7 +186,7 @@ def _read_giant(value: bytes | memoryview, origin: Origin, text: TextConfig, dam
     view = memoryview(value)
     stream = join_parts(view[at : at + _CHUNK] for at in range(0, len(view), _CHUNK))
     # A start of 1, because a byte order mark belongs to the text of a record.
-    text = replace(text, documents=FILE, document_separator=None, where=None)
+    text = replace(text, document_rule=FILE, document_separator=None, where=None)
     yield from blocks.read_blocks(stream, origin._replace(format="txt"), text, damage, start=1)
 
 
