@@ -3,6 +3,7 @@ and read, the documents are those between the dividers, and no other text is los
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import random
 import re
@@ -81,7 +82,7 @@ def test_small_files_that_are_read_together_give_their_own_documents(tmp_path_fa
     for number, data in enumerate(files):
         (folder / f"{number}.txt").write_bytes(data)
     config = TextConfig(document_rule="line") if is_by_line else TextConfig(document_separator=separator)
-    damage = Damage()
+    config, damage = dataclasses.replace(config, encoding="utf-8"), Damage()  # any bytes may look like UTF-16
     found = [one for one, _ in read_inputs(find_inputs([str(folder)]) if files else [], config, damage)]
     assert found == [one for data in files for one in split(data, config)]
     if not is_by_line:

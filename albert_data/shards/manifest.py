@@ -23,6 +23,8 @@ from albert_data.text.languages import choose_rules, is_source_name
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_NAME = "albert-data"
+# Settings that a manifest may lack, because its build knew none: they have their defaults. A new one comes here.
+YOUNGER = {"abbreviations", "document_separator", "min_chars", "exclude", "sample", "header", "format"}
 SEAL = "manifest_sha256"
 SPLITS = ("train", "validation")
 SplitName = Annotated[str, msgspec.Meta(pattern=rf"^({'|'.join(SPLITS)})\Z")]
@@ -379,9 +381,9 @@ class Manifest(Versions):
 
 
 def _read_config(settings: Mapping[str, Any]) -> BuildConfig:
-    """The config of a flat object, which holds every setting."""
+    """The config of a flat object, which holds every setting that is not younger than the first 0.4.0."""
     try:
-        names = [*BuildConfig().to_flat_dict(), *settings.keys() & {"abbreviations"}]
+        names = {*BuildConfig().to_flat_dict()} - YOUNGER | settings.keys() & YOUNGER
         return BuildConfig.from_settings(**swap_documents({name: settings[name] for name in names}))
     except KeyError as error:
         raise ShardError(f"config.{error.args[0]} is missing") from error
