@@ -114,7 +114,7 @@ def test_settings_are_all_needed_but_those_that_are_younger_than_some_builds(nam
     found = values()
     del found["config"][name]
     if name in YOUNGER:
-        assert Manifest.from_values(found) == Manifest.from_values(values())
+        assert Manifest.from_values(found).config == Manifest.from_values(values()).config
         return
     check_refused(lambda: Manifest.from_values(found), ShardError, f"config.{name} is missing")
 
