@@ -145,7 +145,7 @@ def test_reads_and_local_disks_are_bounded_at_any_size(terabytes, num_runs, num_
     num_bytes = int(terabytes * 1e12 * TEXT_TO_ROWS)
     tasks = shard_plan.plan_split("validation", num_bytes // 200, None, num_bytes // 200)
     tasks += shard_plan.plan_split("train", num_bytes, min(num_bytes // 2**25 + 1, 50_000), num_bytes)
-    plan = Shuffle.plan(tasks, num_runs)
+    plan = Shuffle.plan([task.num_bytes for task in tasks], num_runs)
     groups = group_tasks(tasks, plan)
     assert [task for group in groups for task in group.tasks] == tasks
     assert all(len({task.split for task in group.tasks}) == 1 for group in groups)
@@ -164,7 +164,9 @@ def test_reads_and_local_disks_are_bounded_at_any_size(terabytes, num_runs, num_
 def test_more_shards_than_rows_can_be_planned(monkeypatch):
     monkeypatch.setattr(shuffle, "MOST_READS", 10)
     tasks = shard_plan.plan_split("train", 1, 20, 1)
-    assert [group.tasks for group in group_tasks(tasks, Shuffle.plan(tasks, 3))] == [(task,) for task in tasks]
+    assert [group.tasks for group in group_tasks(tasks, Shuffle.plan([task.num_bytes for task in tasks], 3))] == [
+        (task,) for task in tasks
+    ]
 
 
 def test_shards_that_are_left_stay_in_their_groups():

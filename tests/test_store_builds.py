@@ -23,6 +23,8 @@ from albert_data.cli.main import run
 from albert_data.errors import OutputError, ShardError, StorageError
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.pipeline.build import BuildReport
+from albert_data.pipeline.estimate import BuildEstimate, count_requests
+from albert_data.pipeline.shard_plan import SHARD_BYTES
 from albert_data.shards.reader import open_shards
 from albert_data.storage import make_path, retries
 
@@ -280,3 +282,21 @@ def test_damaged_shards_and_places_for_copies_or_runs_are_told(shards, stored, m
         check_refused(lambda: open_shards(shards), StorageError, "no home & set XDG_CACHE_HOME")
     stored.put("shards/train/shard-00000.arrow", bytes(len(stored.files("shards/train/shard-00000.arrow")[""])))
     check_refused(lambda: open_shards(shards), ShardError, "not those of the manifest's SHA-256 & run")
+
+
+@in_memory
+def test_requests_grow_as_an_estimate_says(stored, corpus, monkeypatch):
+    """What each build asks once (plan, manifest, listings) is not in it, so two builds are compared."""
+    asked, kind = Counter[str](), type(stored.requests)
+    for name in ("get", "put", "delete", "copy"):
+        method = getattr(kind, name)
+        monkeypatch.setattr(kind, name, lambda *given, _of=method, _name=name: asked.update([_name]) or _of(*given))
+    found, estimates = [], []
+    for num_shards in (2, 40):
+        asked.clear()
+        build(stored, corpus, num_shards=num_shards, overwrite=True)
+        found.append(asked.total() - 2 * asked["copy"])  # here a copy is a get and a put
+        sizes = dict.fromkeys(("sample_bytes", "documents", "text_bytes", "tokens", "rows", "work_bytes"), 0)
+        estimated = BuildEstimate(**sizes, shard_bytes=num_shards * SHARD_BYTES)
+        estimates.append(count_requests(estimated, [], fixtures.CORPUS_TASKS, make_path(f"{stored.url}/out")))
+    assert found[1] - found[0] == pytest.approx(estimates[1] - estimates[0], rel=0.3)

@@ -200,4 +200,4 @@ def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, 
         elif tokenizer is None:
             show("estimate   needs a tokenizer: train one with `albert-data vocab`, and give it by --tokenizer")
         else:
-            show(*describe_estimate(estimated, found, config))
+            show(*describe_estimate(estimated, found, output, config))

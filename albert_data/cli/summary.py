@@ -11,11 +11,11 @@ from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import TEXT_KEYS
 from albert_data.corpus.tasks import plan_tasks
 from albert_data.pipeline.build import BuildReport
-from albert_data.pipeline.estimate import BuildEstimate
+from albert_data.pipeline.estimate import COMPARE_RATE, BuildEstimate, count_requests
 from albert_data.shards.manifest import SourceEntry, to_value
 from albert_data.survey.mixed_sources import describe_sources
 from albert_data.text.escaping import quote
-from albert_data.text.wording import about, about_bytes, count_of
+from albert_data.text.wording import about, about_bytes, count_of, format_duration
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.report import VocabReport
 
@@ -84,22 +84,31 @@ def plan_to_dict(
     }
 
 
-def describe_estimate(found: BuildEstimate | None, inputs: Sequence[Input], config: BuildConfig) -> list[str]:
+def describe_estimate(
+    found: BuildEstimate | None, inputs: Sequence[Input], out: Path, config: BuildConfig
+) -> list[str]:
     """What `build --dry-run` prints at the end. found: None where the files hold no token."""
     num_streams = sum(item.is_stream for item in inputs)
     streams = count_of(num_streams, "stream")
     if found is None:
         return [f"estimate   none: {f'{streams} can be read only once' if num_streams else 'a sample holds no token'}"]
-    disk = found.shard_bytes + found.work_bytes
+    disk, tasks = found.shard_bytes + found.work_bytes, _count_inputs([*inputs], config)
+    num_requests = count_requests(found, inputs, tasks["num_tasks"] + tasks["num_unsplit"], out)
     before = "" if config.compression == "none" else " before compression"
     lines = [
         f"about, by a sample of {about_bytes(found.sample_bytes)}; copies count as if they stayed",
         f"{about(found.tokens)} tokens, {about_bytes(found.text_bytes)} of text, {about(found.rows)} rows",
         f"{about_bytes(found.shard_bytes)} of shards{before}; while they are made, {about_bytes(disk)} of disk",
-        *(["without the disk of --drop-near-duplicates"] if config.drop_near_duplicates else []),
+        *([f"{_describe_comparing(found)}, without its disk"] if config.drop_near_duplicates else []),
+        *([f"{about(num_requests)} requests to stores"] if num_requests else []),
         *([f"and {streams}, not counted: it can be read only once"] if num_streams else []),
     ]
     return [f"{'' if number else 'estimate':<10} {line}" for number, line in enumerate(lines)]
+
+
+def _describe_comparing(found: BuildEstimate) -> str:
+    seconds = format_duration(found.text_bytes / COMPARE_RATE)
+    return f"{seconds} more to compare documents, in one process"
 
 
 def _list_sources(sources: Sequence[SourceEntry]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,13 +21,18 @@ from albert_data.corpus.tasks import ReadTask
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.progress import Progress
 from albert_data.pipeline.exchanging import Exchange
-from albert_data.pipeline.make_rows import MakeRows
+from albert_data.pipeline.make_rows import RUN_BYTES, MakeRows
+from albert_data.pipeline.shard_plan import SHARD_BYTES
+from albert_data.pipeline.shuffle import Shuffle
 from albert_data.pipeline.warming import Warming
+from albert_data.storage import is_remote
 from albert_data.survey.made import Made
 from albert_data.survey.sizes import measure_rows
 from albert_data.text.wording import about, about_bytes
 from albert_data.tokenizer.model import Tokenizer
 
+READ_BYTES = 8 << 20  # of an input in a store, by a request
+COMPARE_RATE = 0.27e9  # bytes of text a second, in whose documents near-duplicates are found, by one process
 _MOST_SECONDS = 2.0  # no more places are read then; a slow tokenizer or disk reaches it
 
 
@@ -93,6 +98,17 @@ def estimate_build(
         return None
     scale = sum(item.size for item in inputs) / covered  # over 1 if the time was up
     return _sum(by_source, config, scale, sample_bytes)
+
+
+def count_requests(found: BuildEstimate, inputs: Sequence[Input], num_tasks: int, out: Path) -> int:
+    """About how many requests a store of objects gets; 0 if all lies on disks. num_tasks: of map."""
+    reads = sum(1 + -(-item.size // READ_BYTES) for item in inputs if is_remote(item.path))
+    if not is_remote(out):
+        return reads
+    num_runs, num_shards = max(num_tasks, found.work_bytes // RUN_BYTES, 1), max(found.shard_bytes // SHARD_BYTES, 1)
+    shuffle = Shuffle.plan([found.shard_bytes // num_shards] * num_shards, num_runs)
+    # The puts of each run with its receipt; of each shard with its own, a copy and a removal.
+    return reads + shuffle.num_reads + 2 * num_runs + 4 * num_shards
 
 
 def _measure(job: MakeRows, sample: Sample) -> _Measured:

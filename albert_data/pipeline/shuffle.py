@@ -54,9 +54,10 @@ class Shuffle:
     num_reads: int = 0
 
     @classmethod
-    def plan(cls, tasks: Sequence[ShardTask], num_runs: int) -> Shuffle:
-        num_bytes = sum(task.num_bytes for task in tasks)
-        times = sum(max(1, ceil(task.num_bytes / READ_BYTES)) for task in tasks)  # that each run is read directly
+    def plan(cls, sizes: Sequence[int], num_runs: int) -> Shuffle:
+        """sizes: of the shards, in bytes."""
+        num_bytes = sum(sizes)
+        times = sum(max(1, ceil(size / READ_BYTES)) for size in sizes)  # that each run is read directly
         one = _plan_reads(num_runs, num_bytes, times)
         if one.window_bytes <= DISK_BYTES:
             return one

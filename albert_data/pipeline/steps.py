@@ -302,7 +302,7 @@ def merge_rows(build: Build, tokenizer: Tokenizer, made: Made, decisions: Decisi
     tasks = plan_shards(made, decisions, config, np.dtype(id_dtype).itemsize)
     tasks = [replace(task, seal=seal[:16]) for task in tasks]
     check_size(build.plan, len(tasks))
-    shuffle = Shuffle.plan(tasks, len(made.runs))
+    shuffle = Shuffle.plan([task.num_bytes for task in tasks], len(made.runs))
     merged = _join_runs(build, made, shuffle, JoinRuns(work.runs, id_dtype, syncs=build.syncs), seal)
     held, exchange = list_held(work.runs, merged, decisions.move), make_exchange(config, tokenizer)
     job = MergeRows(config, id_dtype, decisions, held, work.runs, work.shards, exchange, syncs=build.syncs)
