@@ -31,7 +31,6 @@ from albert_data.corpus.inputs import find_inputs
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline import make_rows, shuffle, sorted_runs
 from albert_data.pipeline.build import BuildReport, build_shards
-from albert_data.pipeline.shard_plan import ShardTask
 from albert_data.pipeline.shuffle import Shuffle
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
@@ -165,8 +164,8 @@ def shape_shuffle(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Have rows go the way that they go in very large builds."""
     window, num_batches, num_ranges = SHUFFLES[name]
 
-    def plan(tasks: Sequence[ShardTask], num_runs: int) -> Shuffle:
-        window_bytes = int(window * max(task.num_bytes for task in tasks if task.split == "train"))
+    def plan(sizes: Sequence[int], num_runs: int) -> Shuffle:
+        window_bytes = int(window * max(sizes))
         return Shuffle(num_batches=num_batches, num_ranges=num_ranges, window_bytes=window_bytes)
 
     monkeypatch.setattr(Shuffle, "plan", plan)
