@@ -165,7 +165,7 @@ def shape_shuffle(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     window, num_batches, num_ranges = SHUFFLES[name]
 
     def plan(sizes: Sequence[int], num_runs: int) -> Shuffle:
-        window_bytes = int(window * sizes[0])  # of a training shard
+        window_bytes = int(window * sizes[-1])  # the last is of training
         return Shuffle(num_batches=num_batches, num_ranges=num_ranges, window_bytes=window_bytes)
 
     monkeypatch.setattr(Shuffle, "plan", plan)
