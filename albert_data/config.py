@@ -35,6 +35,7 @@ MASKING_LAWS = ("ngram", "span", "word", "token")
 LONGEST_SPAN = 10  # of masking "span", as in SpanBERT
 MIN_VALIDATION = 30  # documents: figures of fewer say little, so small corpora give a larger share
 SPECIALS_PER_PAIR, SPECIALS_PER_SINGLE = 3, 2  # [CLS] A [SEP] B [SEP], and [CLS] A [SEP]
+LATER = ("abbreviations", "id_field")  # settings that older manifests lack
 MASK_PROB_RANGE = 0.01, 0.5
 
 
@@ -106,6 +107,7 @@ class TextConfig:
     language_field: the field that names the language of a record. None: all records are in `language`.
     group_field: the field that names the group of a record, as a string or a whole number. Documents of one group lie
     in one split.
+    id_field: the field that holds the id of a record, a string or a whole number, for the table of ids of a build.
     drop_repeated_lines: remove lines that stand in so many distinct documents or more. None: remove none.
     where: conditions on fields that a record must meet, as corpus/conditions.py has them. None: all records are read.
     unicode: "as-is" leaves characters as they are, "nfc" composes them: then one text always has the same bytes.
@@ -128,6 +130,7 @@ class TextConfig:
     encoding: str | None = None
     language_field: str | None = None
     group_field: str | None = None
+    id_field: str | None = None
     unicode: str = AS_IS
     drop_repeated_lines: int | None = None
     where: str | None = None
@@ -164,10 +167,12 @@ class TextConfig:
             raise ConfigError(
                 f"language_field is {self.language_field!r}; name the field that holds the language of a record"
             )
-        if self.group_field == "":
-            raise ConfigError("group_field is ''; name the field that holds the group of a record")
+        for name, what in (("group_field", "group"), ("id_field", "id")):
+            if getattr(self, name) == "":
+                raise ConfigError(f"{name} is ''; name the field that holds the {what} of a record")
         compared = (condition.field for condition in self.conditions)
-        for field in (self.text_field, self.language_field or "", self.group_field or "", *compared):
+        named = (self.text_field, self.language_field, self.group_field, self.id_field, *compared)
+        for field in filter(None, named):
             if any(name.count(".") > _MAX_POINTS for name in field.split(",")):
                 raise ConfigError(f"the field {field!r:.80} has over {_MAX_POINTS} points; name another field")
         if self.drop_repeated_lines is not None:
@@ -420,10 +425,10 @@ class BuildConfig:
         return 0.005 if self.validation_fraction is None else self.validation_fraction
 
     def to_flat_dict(self) -> dict[str, Any]:
-        """Every setting by its own name, without abbreviations if there are none. No two classes share a name."""
+        """Every setting by its own name, without those of LATER that are None. No two classes share a name."""
         flat = dataclasses.asdict(self)
         flat = {**swap_documents(flat.pop("text")), **flat.pop("examples"), **flat}
-        return {name: value for name, value in flat.items() if (name, value) != ("abbreviations", None)}
+        return {name: value for name, value in flat.items() if name not in LATER or value is not None}
 
     @classmethod
     def from_settings(cls, base: BuildConfig | None = None, /, **settings: Any) -> BuildConfig:

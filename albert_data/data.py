@@ -56,12 +56,14 @@ class Lines(_HasColumns):
     utf8: uint8 [N], every line followed by a line feed
     line_offsets: int64 [lines + 1], in bytes
     document_offsets: int64 [D + 1], in lines
+    ids: str [D], of the records, "" for none; None where the settings name no field
     wholes: uint64 [D], the keys, but of the parts of a document that was cut what they share; None where none was cut
     """
 
     utf8: np.ndarray
     line_offsets: np.ndarray
     document_offsets: np.ndarray
+    ids: np.ndarray | None = None
     wholes: np.ndarray | None = None
 
     def take(self, is_taken: np.ndarray) -> Lines:
@@ -73,6 +75,7 @@ class Lines(_HasColumns):
             line_offsets=line_offsets,
             document_offsets=document_offsets,
             columns=self.columns.take(is_taken),
+            ids=None if self.ids is None else self.ids[is_taken],
             wholes=None if self.wholes is None else self.wholes[is_taken],
         )
 

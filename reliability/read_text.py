@@ -188,6 +188,7 @@ def choose_config(case: Case) -> BuildConfig:
         encoding="auto" if has_encoding and rng.random() < 0.3 else None,
         where=rng.choice(CONDITIONS) if is_table and rng.random() < 0.3 else None,
         group_field=rng.choice(("id", "price")) if is_table and rng.random() < 0.3 else None,
+        id_field=rng.choice(("id", "price")) if is_table and rng.random() < 0.3 else None,
     )
     if case.reader.name == "csv":
         text = replace(text, quoting=rng.choice(("auto", "long")))  # without quotes, the seed has no text field

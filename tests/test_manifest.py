@@ -119,7 +119,7 @@ def test_settings_are_all_needed_but_those_that_are_younger_than_some_builds(nam
     check_refused(lambda: Manifest.from_values(found), ShardError, f"config.{name} is missing")
 
 
-@pytest.mark.parametrize("name", ["text_field", "language_field", "group_field", "where", "encoding"])
+@pytest.mark.parametrize("name", ["text_field", "language_field", "group_field", "id_field", "where", "encoding"])
 def test_text_that_no_manifest_can_hold_is_no_setting(name):
     named = rf"{name} is not valid UTF-8 & 'a\udcff' & give it as the terminal shows it"
     check_refused(lambda: BuildConfig.from_settings(**{name: "a\udcff"}), ConfigError, named)

@@ -14,6 +14,7 @@ where they are not in NFC.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -61,6 +62,7 @@ class _Texts(NamedTuple):
     ends: int64 [documents], where each ends, after a line feed; empty where blank lines end them
     source_codes: as in DocumentColumns; None where blank lines end documents
     groups: uint64 [documents], 0 where one names none; None likewise
+    ids: str [documents], likewise; "" where one has none
     wholes: uint64 [documents], what identifies the one of which each is a part, 0 if it is whole; None if none is cut
     is_cut: whether long documents and lines were cut
     """
@@ -70,6 +72,7 @@ class _Texts(NamedTuple):
     ends_at_blank: bool = False
     source_codes: np.ndarray | None = None
     groups: np.ndarray | None = None
+    ids: np.ndarray | None = None
     wholes: np.ndarray | None = None
     is_cut: bool = False
 
@@ -112,6 +115,7 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
             groups=None if config.group_field is None else _fill(texts.groups, numbers, keys, block.origin.group),
             forms=None if composed is lines else np.where(own == keys, np.uint64(0), own),
         ),
+        ids=None if config.id_field is None else _find_ids(texts, numbers, block, config.id_field, damage),
         wholes=_fill(texts.wholes, numbers, keys, block.whole) if block.whole or texts.wholes is not None else None,
     )
     return lines if config.min_chars is None else leave_out(lines, _has_chars(lines, config.min_chars), SHORT, damage)
@@ -150,6 +154,14 @@ def _fill(column: np.ndarray | None, numbers: np.ndarray, keys: np.ndarray, of_a
     return np.where(values == 0, keys, values)
 
 
+def _find_ids(texts: _Texts, numbers: np.ndarray, block: Block, name: str, damage: Damage) -> np.ndarray:
+    """The ids of documents; those without one are counted. numbers: which of the texts each is; name: of the field."""
+    ids: np.ndarray = np.full(len(numbers), block.origin.id, object) if texts.ids is None else texts.ids[numbers]
+    damage.counts += Counter(missing_id=int(np.count_nonzero(ids == "")))
+    damage.matched |= {name} if (ids != "").any() else set()
+    return ids
+
+
 def batch_documents(lines: Lines) -> Iterator[Lines]:
     """Yield batches of whole documents that are small enough to tokenise at once: at most 4 MiB, or one document.
 
@@ -168,6 +180,7 @@ def batch_documents(lines: Lines) -> Iterator[Lines]:
             line_offsets=line_offsets - line_offsets[0],
             document_offsets=document_offsets - document_offsets[0],
             columns=lines.columns.take(slice(begin, end)),
+            ids=None if lines.ids is None else lines.ids[begin:end],
         )
         begin = end
 
@@ -193,10 +206,11 @@ def _repair(block: Block, config: TextConfig, damage: Damage) -> _Texts:
     """A text block as valid UTF-8; each document with invalid bytes counts once."""
     source_codes = None if block.source_codes is None else np.array(block.source_codes, np.uint32)
     groups = None if block.groups is None else np.array(block.groups, np.uint64)
+    ids = None if block.ids is None else np.array(block.ids, object)
     data, ends, ends_at_blank = block.data, np.array(block.ends or (), np.int64), block.ends is None
     if ends_at_blank and not config.ends_at_blank:
         (data, ends), ends_at_blank = divide(data, config.divider, damage.matched), False
-    texts = _Texts(data, ends, ends_at_blank, source_codes, groups)
+    texts = _Texts(data, ends, ends_at_blank, source_codes, groups, ids)
     if is_utf8(np.frombuffer(data, np.uint8)):
         return texts
     cuts = [*(blank.end() for blank in BLANK_LINE.finditer(data)), len(data)] if ends_at_blank else ends.tolist()
@@ -208,10 +222,12 @@ def _repair(block: Block, config: TextConfig, damage: Damage) -> _Texts:
     return texts._replace(data=b"".join(documents), ends=ends)
 
 
-def _join(documents: list[bytes], source_codes: np.ndarray | None, groups: np.ndarray | None) -> _Texts:
+def _join(
+    documents: list[bytes], codes: np.ndarray | None, groups: np.ndarray | None, ids: np.ndarray | None
+) -> _Texts:
     """Concatenate documents, a line feed after each."""
     ends = np.cumsum([len(document) + 1 for document in documents], dtype=np.int64)
-    return _Texts(b"\n".join([*documents, b""]), ends, source_codes=source_codes, groups=groups)
+    return _Texts(b"\n".join([*documents, b""]), ends, False, codes, groups, ids)
 
 
 def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _Texts:
@@ -228,7 +244,8 @@ def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _
         parts += cut
         counts.append(len(cut))
         wholes += [hash_beginning(cut[0])] * len(cut) if cut[1:] else [0] * len(cut)
-    columns = (None if column is None else np.repeat(column, counts) for column in (texts.source_codes, texts.groups))
+    named = (texts.source_codes, texts.groups, texts.ids)
+    columns = (None if column is None else np.repeat(column, counts) for column in named)
     return _join(parts, *columns)._replace(wholes=np.array(wholes, np.uint64) if any(wholes) else None, is_cut=True)
 
 

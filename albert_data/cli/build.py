@@ -104,6 +104,12 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
     "Field of a record that names its group, such as a book; documents of one group lie in one split.  [default: none]",
     metavar="NAME",
 )
+@setting(
+    TextConfig,
+    "--id-field",
+    "Field of a record that holds its id; OUT/ids lists the ids of each document key.  [default: none]",
+    metavar="NAME",
+)
 @validation_option
 @_build_setting("--keep-duplicates", "Keep all copies of equal documents. By default one is kept.", is_flag=True)
 @_build_setting(

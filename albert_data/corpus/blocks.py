@@ -36,12 +36,13 @@ BlockBytes = Callable[[int], int]  # gives, for the position of a block, the siz
 
 
 class Origin(NamedTuple):
-    """The file that documents come from. group: of all of them, 0 for none; the others as in Input."""
+    """The file that documents come from. group, id: of all of them, 0 and "" for none; others as in Input."""
 
     path: str
     format: str
     language: str | None = None
     group: int = 0
+    id: str = ""
     place: str | None = None
     found: Status | None = None
 
@@ -63,7 +64,7 @@ class Block:
     start: where `data` begins in the decompressed file, in bytes (only about there in a document that was cut while it
         was read), or the number of the first record
     ends: where each document ends in `data`; None if blank lines or dividers (text) or line feeds (JSON lines) end them
-    source_codes, groups: of each record; None if the settings name no field for them
+    source_codes, groups, ids: of each record; None if the settings name no field for them
     whole: what identifies the document of which all are parts; 0 if they are none
     unit: what records are numbered by
     """
@@ -74,6 +75,7 @@ class Block:
     ends: tuple[int, ...] | None = None
     source_codes: tuple[int, ...] | None = None
     groups: tuple[int, ...] | None = None
+    ids: tuple[str, ...] | None = None
     whole: int = 0
     unit: str = "byte"
 

@@ -25,7 +25,7 @@ from albert_data.text.languages import MAX_NAMES
 # these only the worst.
 
 # Many corpora hold these, so they are no error under --strict, and an input with no other reason is sound.
-HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut", *EXCLUSIONS})
+HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut", "missing_id", *EXCLUSIONS})
 LOSES_NOTHING = HARMLESS | {"missing_part", "stray_quote"}
 LOSES_RECORD = ("malformed_json", "missing_field", "field_not_text", "malformed_row", "line_too_long", "row_too_long")
 _MUCH = 0.1  # more than this share of an input is named at the end
@@ -180,6 +180,7 @@ REASONS = {
     "missing_field": "records without the text field, skipped",
     "field_not_text": "records whose text field holds no string, skipped",
     "missing_part": "records without one of several text fields, read without it",
+    "missing_id": "documents without an id in the field of ids",
     "unknown_language": "records whose language field is missing or odd, read in the language of its input",
     "malformed_article": "articles of WikiExtractor without an end, or text outside of them, skipped",
     "malformed_row": "rows of .csv and .tsv that are not as wide as the header, skipped",

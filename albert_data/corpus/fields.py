@@ -20,6 +20,9 @@ from albert_data.text.wording import list_some
 # A field whose own name is the whole of that, with its comma or points, comes first.
 
 
+MAX_ID_BYTES = 1 << 10
+
+
 def split_names(field: str, known: Sequence[str] = ()) -> tuple[str, ...]:
     """The names of the fields that are joined, or the whole name if it is one of those that are known.
 
@@ -46,19 +49,35 @@ def look_up(record: Mapping[str, Any], name: str) -> tuple[Any, bool]:
 
 
 def hash_group(value: Any, path: str = "", place: str = "") -> int:
-    """A hash of the group that a field names, 64 bits; 0 where it names none. A whole number is its digits.
-
-    Raises InputError for other numbers.
+    """A hash of the group that a field names, 64 bits; 0 where it names none. Raises what `_read_name` raises.
 
     >>> hash_group(7) == hash_group("7") == hash_group(7.0), hash_group(["7"]), hash_group(float("nan"))
     (True, 0, 0)
     """
+    name = _read_name(value, path, place, "group")
+    return 0 if name is None else xxh3_64_intdigest(name.encode(errors="replace"))
+
+
+def read_id(value: Any, path: str = "", place: str = "") -> str:
+    """The id that a field holds, without white space around it; "" where it holds none. Raises InputError.
+
+    >>> read_id(7.0), read_id(" a b "), read_id(None)
+    ('7', 'a b', '')
+    """
+    name = (_read_name(value, path, place, "id") or "").strip().encode(errors="backslashreplace")
+    if len(name) > MAX_ID_BYTES:
+        what = f"the id field holds {len(name):,} bytes; allowed are {MAX_ID_BYTES:,}"
+        raise InputError(f"{path}, {place}: {what}; name another with --id-field")
+    return name.decode()
+
+
+def _read_name(value: Any, path: str, place: str, what: str) -> str | None:
+    """A string, or the digits of a whole number; None for what is neither. Raises InputError for other numbers."""
     if isinstance(value, float | Decimal) and isfinite(value):
         if value != int(value):
-            raise InputError(f"{path}, {place}: the group field holds {value}; a group is a string or a whole number")
+            raise InputError(f"{path}, {place}: the {what} field holds {value}; a string or a whole number is needed")
         value = int(value)
-    is_named = isinstance(value, str | int) and not isinstance(value, bool)
-    return xxh3_64_intdigest(str(value).encode(errors="replace")) if is_named else 0
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
 
 
 # ---- the fields of records without a wanted one, to suggest another ----

@@ -347,8 +347,9 @@ def check_apart(inputs: Iterable[Input], out: Path) -> None:
 
 
 def check_fields(inputs: Sequence[Input], text: TextConfig) -> None:
-    """Raise InputError if the settings name a field of languages or groups, and no input can have fields."""
-    for option, name in (("--language-field", text.language_field), ("--group-field", text.group_field)):
+    """Raise InputError if the settings name a field of languages, groups or ids, and no input can have fields."""
+    named = {"--language-field": text.language_field, "--group-field": text.group_field, "--id-field": text.id_field}
+    for option, name in named.items():
         if name is not None and not any(has_fields(item.format) for item in inputs):
             raise InputError(
                 f"all inputs are .txt files or articles, which have no fields such as {name!r}; leave out {option}, or "

@@ -434,14 +434,14 @@ def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig
 
 
 def _hash_block(block: Block) -> str:
-    """SHA-256 of a block's bytes and, where the block lists them, of its documents' ends, source codes and groups."""
+    """SHA-256 of a block's bytes and, where the block lists them, of what it says of its documents."""
     digest = sha256(block.data)
     if block.ends is not None:
         digest.update(repr(block.ends).encode())
     if block.source_codes is not None:
         digest.update(repr(block.source_codes).encode())
-    if block.groups or block.origin.group:
-        digest.update(repr((block.groups, block.origin.group)).encode())
+    if any(named := (block.groups, block.origin.group, block.ids, block.origin.id)):
+        digest.update(repr(named).encode())
     return digest.hexdigest()
 
 

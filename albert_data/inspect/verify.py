@@ -109,6 +109,7 @@ def _find_faults(
     manifest = file.manifest
     yield from (Fault(file=MANIFEST_NAME, what=what) for what in _find_changes(file))
     yield from _find_unlisted(folder, manifest)
+    yield from filter(None, (check_file(folder, entry)[0] for entry in manifest.ids or ()))
     rules = yield from _check_tokenizer(folder, manifest, quick)
     yield from _check_splits(folder, manifest, rules, engine, progress or NullProgress())
 
@@ -122,7 +123,7 @@ def _find_changes(file: ManifestFile) -> Iterator[str]:
 
 
 def _find_unlisted(folder: Path, manifest: Manifest) -> Iterator[Fault]:
-    listed = Counter(shard.file for shard in manifest.shards)
+    listed = Counter([*(shard.file for shard in manifest.shards), *(entry.file for entry in manifest.ids or ())])
     for name, times in listed.items():
         if times > 1:
             yield Fault(file=name, what=f"is listed {times} times in the manifest; allowed is once")

@@ -147,7 +147,7 @@ def _has_transform(documents: Any) -> bool:
 
 def _store(documents: Any, path: Path, text: TextConfig) -> Path:
     """Write the documents to a file. path: without its ending; its name says what they are."""
-    what, others = path.name, (text.language_field, text.group_field)
+    what, others = path.name, (text.language_field, text.group_field, text.id_field)
     if _is_table(documents) and not _has_transform(documents):
         path = path.with_name(f"{what}.arrows")
         if not _write_table(documents, path, what):

@@ -62,6 +62,7 @@ class TextSettings(SourceSettings, total=False):  # of TextConfig, and what take
     strict: bool
     language_field: str | None
     group_field: str | None
+    id_field: str | None
     drop_repeated_lines: int | None
     abbreviations: str | None
 

@@ -10,9 +10,9 @@ OUT/.build/lock         see jobs/work_folder.py
     runs/ receipts/     sorted runs and receipts of map tasks, the lists of their documents, and the texts that are not
                         in NFC (forms.py); where near-duplicates are dropped, also signatures and shingles
                         (survey/parts.py), and when they are compared the keys of those to drop, with a receipt; with
-                        groups, these
-    shards/             finished shards, until they are published, and their receipts; a hash of the plan and of the
-                        sorted runs is part of their names
+                        groups or ids, these
+    shards/             finished shards and ids, until they are published, and receipts of shards; a hash of the plan
+                        and of the sorted runs is part of their names
     tokenizer/          a vocabulary that was trained for this build
     candidates/         on a cluster: sentences from which its sample is chosen (vocab/reading.py)
     lines/              the hashes of repeated lines
@@ -35,6 +35,7 @@ from typing import Any
 
 from albert_data.errors import OutputError, ShardError, StorageError
 from albert_data.jobs.work_folder import WorkFolder
+from albert_data.pipeline.id_table import IDS_FOLDER
 from albert_data.pipeline.plan import find_other
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME, check_readable, load_manifest, read_file
@@ -49,17 +50,25 @@ from albert_data.tokenizer.tokenizer_json import CONFIG_NAME
 from albert_data.vocab.folder import FILES as VOCABULARY_FILES
 
 _BOOT, _SYNCED = "boot", "synced"  # a key of plan.json, and its value where each file is synced before its receipt
-_MADE = ("runs", "receipts", "shards/receipts", *(f"shards/{split}" for split in SPLITS), "shards/tokenizer")
+_MADE = (
+    "runs",
+    "receipts",
+    "shards/receipts",
+    *(f"shards/{split}" for split in SPLITS),
+    "shards/tokenizer",
+    "shards/ids",
+)
 _WORK = (*_MADE, "shards", "tokenizer", "candidates", "lines")
 _MANIFESTS = "manifests"
 _FILES = (
     *("*.run", "*.documents", "*.columns", "*.signed", "*.bands", "*.shingles", "*.keys", "*.scratch", "*.texts"),
-    *("*.forms", "*.candidates", "*.lines", "*.hashes", "*.json", f"*{SHARD_SUFFIX}", CARD_NAME),
+    *("*.ids", "*.forms", "*.candidates", "*.lines", "*.hashes", "*.json", f"*{SHARD_SUFFIX}", CARD_NAME),
     *(*MODEL_NAMES, WORDS_NAME, *VOCABULARY_FILES),
 )
 TOKENIZER_FOLDER = "tokenizer"
 WORDS_FILE = f"{TOKENIZER_FOLDER}/{WORDS_NAME}"
-_FOLDERS = (TOKENIZER_FOLDER, *SPLITS)  # of OUT
+_FOLDERS = (TOKENIZER_FOLDER, *SPLITS, IDS_FOLDER)  # of OUT
+_ID_NAME = re.compile(rf"{IDS_FOLDER}/ids-[0-9]{{5,}}{re.escape(SHARD_SUFFIX)}")
 _SHARD_NAME = re.compile(rf"({'|'.join(SPLITS)})/shard-[0-9]{{5,}}{re.escape(SHARD_SUFFIX)}")
 _TOKENIZER_FILES = {WORDS_FILE, *(f"{TOKENIZER_FOLDER}/{name}" for name in (*MODEL_NAMES, CONFIG_NAME))}
 
@@ -152,12 +161,13 @@ def _list_files(manifest: Manifest) -> Iterator[tuple[str, int | str]]:
         yield entry.file, entry.sha256
     if manifest.words:
         yield WORDS_FILE, manifest.words.sha256
+    yield from ((entry.file, entry.sha256) for entry in manifest.ids or ())
     yield from ((shard.file, shard.num_bytes) for shard in manifest.shards)
 
 
 def _is_name(name: str) -> bool:
-    """Whether a build gives this name to a shard or a file of the tokenizer."""
-    return name in _TOKENIZER_FILES or _SHARD_NAME.fullmatch(name) is not None
+    """Whether a build gives this name to a shard, or to a file of the ids or the tokenizer."""
+    return name in _TOKENIZER_FILES or any(one.fullmatch(name) for one in (_ID_NAME, _SHARD_NAME))
 
 
 # ---- OUT/.build ----

@@ -24,6 +24,7 @@ from albert_data.examples.pairs import make_pairs
 from albert_data.jobs.receipts import write_receipt
 from albert_data.jobs.stages import Stages
 from albert_data.kernels.draws import sample_keys, shuffle_keys, split_keys, threshold
+from albert_data.pipeline.id_table import IdWriter
 from albert_data.pipeline.row_buffer import RowKeys, RowScratch
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, join_runs, sort_rows, write_sorted_run
 from albert_data.sentences.text import find_sentences
@@ -215,11 +216,13 @@ class _Lists:
         bands = choose_bands(config.similarity) if config.drop_near_duplicates else None
         of_texts, of_parts = files.enter_context(ExitStack()), files.enter_context(ExitStack())
         self._texts = None if config.keep_duplicates else FormTexts(job.runs, self._name, of_texts)
+        self._ids = IdWriter(job.runs, self._name)
         self._parts = PartWriter(job.runs, self._name, self._source, bands, of_parts) if bands else None
 
     def add(self, lines: Lines, documents: Documents) -> None:
         texts = self._texts.add(lines) if self._texts else None
         self._listed.append(list_documents(documents, None if self._names_sources else self._source, texts))
+        self._ids.add(lines, documents)
         if self._parts:
             with self._seconds.time("sign"):
                 tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
@@ -230,6 +233,7 @@ class _Lists:
         if any(part.size for part in self._listed):
             name = self._texts.finish() if self._texts else None
             made.lists.append(write_list(self._folder, self._name, self._source, self._listed, name))
+        made.ids = self._ids.finish()
         if self._parts:
             made.parts = self._parts.finish()
         return made

@@ -98,6 +98,7 @@ def make_manifest(build: Build, tokenizer: Tokenizer, made: Made, decisions: Dec
         splits=splits,
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),
         sources=tuple(made.sources) or None,
+        ids=merged.ids or None,
         words=FileEntry(file=WORDS_FILE, sha256=tokenizer.words_sha256) if tokenizer.words_sha256 else None,
         unused_separators=list_unused(list_texts(build.inputs, config.text), made.damage) or None,
         near_duplicates=decisions.near_duplicates,
@@ -178,8 +179,8 @@ def publish(
     for name, data in files.items():
         write_bytes(work.shards / name, data)
     kept = work.keep_manifest(manifest)
-    names = {shard.file for shard in manifest.shards}
-    ours.remove(kept={*names, manifest.tokenizer.file, *files})
+    names, ids = {shard.file for shard in manifest.shards}, [entry.file for entry in manifest.ids or ()]
+    ours.remove(kept={*names, *ids, manifest.tokenizer.file, *files})
     work.check_lock()
     place = partial(_place, work.out, work.shards)
     if spans_machines(engine) and len(tasks) > _SHARDS_OF_TASK:
@@ -189,7 +190,7 @@ def publish(
             work.check_lock(asks=False)
     else:
         place(ShardGroup(tuple(tasks)))
-    storage.publish(work.out, {**{name: work.shards / name for name in files}, MANIFEST_NAME: kept})
+    storage.publish(work.out, {**{name: work.shards / name for name in (*ids, *files)}, MANIFEST_NAME: kept})
     for split in SPLITS:  # programs that read all of a folder read all of its Arrow files
         for name in sorted(storage.list_names(work.out / split)):
             if name.endswith(SHARD_SUFFIX) and f"{split}/{name}" not in names:

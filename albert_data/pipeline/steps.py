@@ -30,13 +30,14 @@ from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.jobs.stages import Stages
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.exchanging import make_exchange
+from albert_data.pipeline.id_table import merge_ids
 from albert_data.pipeline.make_rows import MakeRows
 from albert_data.pipeline.merge_rows import MadeShard, MergeRows, read_made_shard
 from albert_data.pipeline.plan import check_size
 from albert_data.pipeline.shard_plan import ShardTask, plan_shards
 from albert_data.pipeline.shuffle import JoinedRun, JoinRuns, ShardGroup, Shuffle, group_tasks, list_held, plan_joins
 from albert_data.pipeline.warming import Warming
-from albert_data.shards.manifest import SPLITS, Plan
+from albert_data.shards.manifest import SPLITS, FileEntry, Plan
 from albert_data.storage import find_storage, is_remote, remember_listings
 from albert_data.storage.files import to_json
 from albert_data.storage.scratch import machine_scratch
@@ -285,15 +286,17 @@ class Merged(NamedTuple):
     """The shards, and what is known of the documents then.
 
     counts: of documents, for the manifest; digest: the sum of the keys of those that stay, modulo 2**64
+    ids: see `merge_ids`
     """
 
     shards: list[MadeShard]
     counts: Counter[str]
     digest: int
+    ids: tuple[FileEntry, ...]
 
 
 def merge_rows(build: Build, tokenizer: Tokenizer, made: Made, decisions: Decisions) -> Merged:
-    """Merge the sorted runs into shards."""
+    """Merge the sorted runs into shards, and the ids into their table."""
     work, config, id_dtype = build.work, build.config, tokenizer.id_dtype
     counts = made.counts + decisions.counts
     # Shards count only if they were made of the same sorted runs.
@@ -322,7 +325,7 @@ def merge_rows(build: Build, tokenizer: Tokenizer, made: Made, decisions: Decisi
                 f"every document of the training inputs is {similar}one of validation too, so none is left for "
                 "training; give other inputs, and --overwrite"
             )
-    return Merged(shards, counts, digest % DIGESTS)
+    return Merged(shards, counts, digest % DIGESTS, merge_ids(work.runs, made.ids, work.shards))
 
 
 def _write_shards(build: Build, job: MergeRows, tasks: list[ShardTask], shuffle: Shuffle) -> list[MadeShard]:

@@ -43,6 +43,10 @@ def advise_on(manifest: Manifest) -> list[Advice]:
 def advise_on_parts(manifest: Manifest) -> list[str]:
     """What to know of single sources and inputs, a sentence each."""
     found = advise_names(manifest.sources or ()) if manifest.plan.mixture is None else []
+    num_missing, num_documents = manifest.damage.get("missing_id", 0), manifest.counts.documents
+    if 2 * num_missing > num_documents:
+        field = list_names([manifest.config.text.id_field or ""])
+        found.append(f"{num_missing:,} of {num_documents:,} documents have no id in {field}: check --id-field")
     return found + advise_separators(manifest.unused_separators or ()) + advise_inputs(manifest.damaged_inputs)
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self
 
 import msgspec
 
-from albert_data.config import AS_IS, AUTO, BuildConfig, TextConfig, swap_documents
+from albert_data.config import AS_IS, AUTO, LATER, BuildConfig, TextConfig, swap_documents
 from albert_data.errors import AlbertDataError, ShardError
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.schema import FORMAT_VERSION, Count, ShardReceipt, Totals
@@ -24,7 +24,7 @@ from albert_data.text.languages import choose_rules, is_source_name
 MANIFEST_NAME = "manifest.json"
 FORMAT_NAME = "albert-data"
 # Settings that a manifest may lack, because its build knew none: they have their defaults. A new one comes here.
-YOUNGER = {"abbreviations", "document_separator", "min_chars", "exclude", "sample", "header", "format"}
+YOUNGER = {"document_separator", "min_chars", "exclude", "sample", "header", "format"}
 SEAL = "manifest_sha256"
 SPLITS = ("train", "validation")
 SplitName = Annotated[str, msgspec.Meta(pattern=rf"^({'|'.join(SPLITS)})\Z")]
@@ -300,6 +300,7 @@ class Manifest(Versions):
     sources: the languages and other names, or a mixture's sources, that the column `source` refers to by index; None
         where the rows have no such column
     words: the word list, None in builds without one
+    ids: the files of the table of ids, None in builds without one
     mixture: its sources, or languages with shares by alpha; None for other builds
     unused_separators: document separators that no .txt input holds, None if there are none
     near_duplicates: what was dropped as similar, None where that is not looked for
@@ -329,6 +330,7 @@ class Manifest(Versions):
     digest: str
     sources: tuple[str, ...] | None = None
     words: FileEntry | None = None
+    ids: tuple[FileEntry, ...] | None = None
     mixture: tuple[MixedSource, ...] | None = None
     unused_separators: tuple[str, ...] | None = None
     near_duplicates: NearDuplicateEntry | None = None
@@ -383,7 +385,8 @@ class Manifest(Versions):
 def _read_config(settings: Mapping[str, Any]) -> BuildConfig:
     """The config of a flat object, which holds every setting that is not younger than the first 0.4.0."""
     try:
-        names = {*BuildConfig().to_flat_dict()} - YOUNGER | settings.keys() & YOUNGER
+        younger = {*YOUNGER, *LATER}
+        names = {*BuildConfig().to_flat_dict()} - younger | settings.keys() & younger
         return BuildConfig.from_settings(**swap_documents({name: settings[name] for name in names}))
     except KeyError as error:
         raise ShardError(f"config.{error.args[0]} is missing") from error

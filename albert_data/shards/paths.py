@@ -50,4 +50,5 @@ def check_folder(folder: Path) -> None:
 
 def list_files(folder: Path) -> Iterator[Path]:
     """The files and folders that a build may own in a shard folder, whether they exist or not."""
-    yield from (folder / name for name in ("manifest.json", CARD_NAME, "tokenizer", "train", "validation", ".build"))
+    names = ("manifest.json", CARD_NAME, "tokenizer", "train", "validation", "ids", ".build")
+    yield from (folder / name for name in names)

@@ -159,11 +159,14 @@ def _describe_similar(similar: NearDuplicates, names: dict[int, str]) -> NearDup
 
 
 def _check(made: Made, config: BuildConfig, *, has_validation: bool) -> None:
-    if config.text.group_field is not None and not made.counts["grouped_documents"]:
-        raise InputError(
-            f"no record has the field {name_field(config.text.group_field)} with a group in it; pass --group-field "
-            "NAME with the one that names the group, or leave it out"
-        )
+    group, id = config.text.group_field, config.text.id_field
+    found = {"a group": (group, made.counts["grouped_documents"]), "an id": (id, id in made.damage.matched)}
+    for what, (name, is_there) in found.items():
+        if name is not None and not is_there:
+            raise InputError(
+                f"no record has the field {name_field(name)} with {what} in it; pass --{what.split()[1]}-field NAME "
+                "with the one that names it, or leave it out"
+            )
     for split, what in (("train", "training"), ("validation", "validation")):
         if has_validation and not made.counts[f"{split}_rows"]:
             raise InputError(f"no document of the {what} inputs gives a token; give files with text in them")

@@ -43,7 +43,8 @@ class Dropped(NamedTuple):
 class Made:
     """What one map task made, or several together.
 
-    runs: file names of sorted runs; lists: of lists of documents (see document_lists.py); parts: of signed documents.
+    runs: file names of sorted runs; lists: of lists of documents (see document_lists.py); parts: of signed documents;
+    ids: file names, see pipeline/id_table.py.
     counts: documents, sentences, text_bytes, tokens; the counts of corpus/layout.py; rows, tokens and masked of each
     split, under names like train_rows.
     digest: the sum of the keys of documents with rows, modulo 2**64. A sum does not depend on the order.
@@ -58,6 +59,7 @@ class Made:
     runs: list[str] = field(default_factory=list)
     lists: list[DocumentList] = field(default_factory=list)
     parts: list[SignedPart] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     damage: Damage = field(default_factory=Damage)
     digest: int = 0
@@ -71,12 +73,13 @@ class Made:
     def files(self) -> list[str]:
         """The names of all files in the folder of the runs."""
         listed = [name for item in self.lists for name in (item.name, item.texts) if name]
-        return [*self.runs, *listed, *(name for part in self.parts for name in part.files)]
+        return [*self.runs, *self.ids, *listed, *(name for part in self.parts for name in part.files)]
 
     def add(self, other: Made) -> None:
         self.runs += other.runs
         self.lists += other.lists
         self.parts += other.parts
+        self.ids += other.ids
         self.counts += other.counts
         self.damage.merge(other.damage)
         self.digest = (self.digest + other.digest) % DIGESTS

@@ -74,7 +74,7 @@ def _decode(stream: io.BufferedIOBase) -> io.TextIOWrapper:
 
 def _name_fields(header: list[str], rows: Iterable[tuple[int, list[str]]], path: str, text: TextConfig) -> Records:
     columns = _find_columns(header, path, text)
-    texts, language, group, compared = columns.texts, columns.language, columns.group, columns.compared
+    texts, language, group, id, compared = columns.texts, columns.language, columns.group, columns.id, columns.compared
     return Records(
         rows=(
             (
@@ -83,6 +83,7 @@ def _name_fields(header: list[str], rows: Iterable[tuple[int, list[str]]], path:
                 [None if i is None else row[i] for i in compared],
                 None if language is None else row[language],
                 None if group is None else row[group],
+                None if id is None else row[id],
             )
             for number, row in rows
         ),

@@ -21,7 +21,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.conditions import parse_where
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import hash_group, list_names, look_up, split_names
+from albert_data.corpus.fields import hash_group, list_names, look_up, read_id, split_names
 from albert_data.corpus.lines.valid_utf8 import is_utf8, repair
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.sources import Labels
@@ -37,12 +37,12 @@ _Array = msgspec.defstruct("list", [], array_like=True)  # stands for any array,
 
 def parse_lines(
     block: blocks.Block, config: TextConfig, damage: Damage
-) -> tuple[list[bytes], np.ndarray | None, np.ndarray | None]:
-    """The text of every line that has one, and if the settings name fields, its source code (uint32), group (uint64).
+) -> tuple[list[bytes], np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+    """The text of every line that has one, and what the fields of the settings hold: source code, group and id.
 
     Lines without text are counted.
     """
-    reader, begin, texts, source_codes, groups = _LineReader(block, config, damage), 0, [], [], []
+    reader, begin, texts, source_codes, groups, ids = _LineReader(block, config, damage), 0, [], [], [], []
     while begin < len(block.data):
         end = block.data.find(b"\n", begin) + 1 or len(block.data)
         text = reader.read(begin, end)
@@ -50,26 +50,33 @@ def parse_lines(
             texts.append(text)
             source_codes.append(reader.source_code)
             groups.append(reader.group)
+            ids.append(reader.id)
         begin = end
     return (
         texts,
         np.array(source_codes, np.uint32) if config.language_field else None,
         np.array(groups, np.uint64) if config.group_field else None,
+        np.array(ids, object) if config.id_field else None,
     )
 
 
 class _LineReader:
     """Reads the texts of the lines of a block, and counts the lines without one.
 
-    source_code, group: of the last line that had a text.
+    source_code, group, id: of the last line that had a text.
     """
 
     def __init__(self, block: blocks.Block, config: TextConfig, damage: Damage) -> None:
         self._block, self._data, self._damage = block, memoryview(block.data), damage
         self._is_utf8 = is_utf8(np.frombuffer(block.data, np.uint8))
-        self._config, self._names, self.group = config, split_names(config.text_field), 0
+        self._config, self._names, self.group, self.id = config, split_names(config.text_field), 0, ""
         self._text_field, self._where = config.text_field, parse_where(config.where)
-        others = (config.language_field, config.group_field, *(one.field for one in self._where.conditions))
+        others = (
+            config.language_field,
+            config.group_field,
+            config.id_field,
+            *(one.field for one in self._where.conditions),
+        )
         self._decoder = make_decoder((config.text_field, *self._names, *filter(None, others)))
         self._labels = Labels(config, block.origin.language, block.origin.path, damage)
         self.source_code = self._labels.default
@@ -144,6 +151,8 @@ class _LineReader:
             self.source_code = self._labels.read(value, is_there, self._start)
         if (name := self._config.group_field) is not None:
             self.group = hash_group(look_up(record, name)[0], self._block.origin.path, f"byte {self._start}")
+        if (name := self._config.id_field) is not None:
+            self.id = read_id(look_up(record, name)[0], self._block.origin.path, f"byte {self._start}")
         return found
 
     def _find_exclusion(self, record: dict[str, Any]) -> str | None:

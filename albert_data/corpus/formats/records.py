@@ -16,7 +16,7 @@ from albert_data.corpus import blocks
 from albert_data.corpus.blocks import RECORDS, Block, Origin
 from albert_data.corpus.conditions import Where, parse_where
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import MAX_NAMES, hash_group, name_field, split_names
+from albert_data.corpus.fields import MAX_NAMES, hash_group, name_field, read_id, split_names
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.refused import RefusedInput
 from albert_data.corpus.sources import Labels
@@ -40,6 +40,7 @@ class FieldColumns:
     has_all_texts: bool = True
     language: Any = None
     group: Any = None
+    id: Any = None
     compared: Sequence[Any] = ()
     where: Where = Where()
     names: tuple[str, ...] = ()
@@ -49,14 +50,14 @@ class FieldColumns:
 class Records:
     """Records of a file.
 
-    rows: of each record its number, its texts, the values that the conditions compare, its language and its group;
-        None if no record has a text: then they are counted without being visited
+    rows: of each record its number, its texts, the values that the conditions compare, its language, its group and its
+        id; None if no record has a text: then they are counted without being visited
     first, num_rows: the number of the first record, and how many they are; 0 where nobody asks
     unit: what records are numbered by, such as "row"
     reason: why `--where` excludes all of them; None where it does not
     """
 
-    rows: Iterable[tuple[int, Sequence[Value], Sequence[Any], Any, Any]] | None
+    rows: Iterable[tuple[int, Sequence[Value], Sequence[Any], Any, Any, Any]] | None
     first: int = 0
     num_rows: int = 0
     columns: FieldColumns = FieldColumns()
@@ -86,6 +87,7 @@ def find_columns(
         has_all_texts=len(texts) == len(wanted),
         language=None if text.language_field is None else find(text.language_field, "--language-field"),
         group=None if text.group_field is None else find(text.group_field, "--group-field"),
+        id=None if text.id_field is None else find(text.id_field, "--id-field"),
         compared=[find(one.field, None) for one in text.conditions],
         where=parse_where(text.where),
         names=tuple(names[:MAX_NAMES]),
@@ -101,12 +103,12 @@ def make_blocks(
 ) -> Iterator[Block]:
     """Yield the texts of all records as blocks, whose positions are counted in bytes of text."""
     labels, has_labels = Labels(text, origin.language, origin.path, damage), text.language_field is not None
-    data, ends, codes, groups = bytearray(), list[int](), list[int](), list[int]()
+    data, ends, codes, groups, ids = bytearray(), list[int](), list[int](), list[int](), list[str]()
     first_unit, first, num_bytes = "", 0, 0
     want = block_bytes(num_bytes)
 
     def take() -> Block:
-        nonlocal data, ends, codes, groups, num_bytes, want
+        nonlocal data, ends, codes, groups, ids, num_bytes, want
         block = Block(
             bytes(data),
             origin._replace(format=RECORDS),
@@ -114,19 +116,21 @@ def make_blocks(
             tuple(ends),
             source_codes=tuple(codes) if has_labels else None,
             groups=tuple(groups) if text.group_field is not None else None,
+            ids=tuple(ids) if text.id_field is not None else None,
             unit=first_unit,
         )
         num_bytes += len(data)
         want = block_bytes(num_bytes)
-        data, ends, codes, groups = bytearray(), [], [], []
+        data, ends, codes, groups, ids = bytearray(), [], [], [], []
         return block
 
-    for unit, number, value, code, group in _find_texts(parts, origin.path, labels if has_labels else None, damage):
+    found = _find_texts(parts, origin.path, labels if has_labels else None, damage)
+    for unit, number, value, code, group, id in found:
         if len(value) >= blocks.GIANT_BYTES:
             if data:
                 yield take()
             language = labels.names[code] if has_labels else origin.language
-            yield from _read_giant(value, origin._replace(language=language, group=group), text, damage)
+            yield from _read_giant(value, origin._replace(language=language, group=group, id=id), text, damage)
             continue
         if not data:
             first_unit, first = unit, number
@@ -135,6 +139,7 @@ def make_blocks(
         ends.append(len(data))
         codes.append(code)
         groups.append(group)
+        ids.append(id)
         if len(data) >= want:
             yield take()
     if data:
@@ -143,15 +148,15 @@ def make_blocks(
 
 def _find_texts(
     parts: Iterable[Records], path: str, labels: Labels | None, damage: Damage
-) -> Iterator[tuple[str, int, bytes | memoryview, int, int]]:
-    """Unit, number, text, source code and hash of the group of each record with text; the others are counted."""
+) -> Iterator[tuple[str, int, bytes | memoryview, int, int, str]]:
+    """Unit, number, text, source code, hash of the group and id of each record with text; the others are counted."""
     for records in parts:
         if records.reason is not None:
             damage.add(records.reason, path, records.first, count=records.num_rows)
         elif records.rows is None:
             _count_nulls(records, records.first, records.num_rows, path, damage)
         columns = records.columns
-        for number, texts, compared, language, group in records.rows or ():
+        for number, texts, compared, language, group, id in records.rows or ():
             if compared and (reason := damage.find_exclusion(columns.where, compared)):
                 damage.add(reason, path, f"{records.unit} {number}")
                 continue
@@ -168,7 +173,8 @@ def _find_texts(
             if labels is not None:
                 code = labels.read(language, columns.language is not None, f"{records.unit} {number}")
             hashed = 0 if group is None else hash_group(group, path, f"{records.unit} {number}")
-            yield records.unit, number, value, code, hashed
+            named = "" if id is None else read_id(id, path, f"{records.unit} {number}")
+            yield records.unit, number, value, code, hashed, named
 
 
 def _join(texts: Sequence[Value]) -> bytes | None:

@@ -59,7 +59,7 @@ def read_table(origin: Origin, text: TextConfig, damage: Damage, *, start: int, 
     """Yield the rows of the parts that begin in bytes [start, end) of a table."""
     table = _open(origin)
     columns = _find_wanted(table.schema, origin.path, text)
-    wanted = [*columns.texts, *filter(None, (columns.language, columns.group, *columns.compared))]
+    wanted = [*columns.texts, *filter(None, (columns.language, columns.group, columns.id, *columns.compared))]
     for unit, batches, num_bytes, num_rows in table.read_parts(start, end, wanted):
         first = 0
         try:
@@ -79,8 +79,8 @@ def _read_batch(
 ) -> Iterator[Records]:
     """Some rows at a time, because a value as an object of Python takes more than its bytes."""
     texts = [take_column(batch, column) for column in columns.texts]
-    named = (columns.language, columns.group, *columns.compared)
-    language, group, *compared = (column and take_column(batch, column) for column in named)
+    named = (columns.language, columns.group, columns.id, *columns.compared)
+    language, group, id, *compared = (column and take_column(batch, column) for column in named)
     every = Records(rows=None, first=first, num_rows=len(batch), columns=columns, unit=unit)
     if not len(batch):
         return
@@ -94,9 +94,9 @@ def _read_batch(
         return
     for at in range(0, len(batch), _SLICE_ROWS):
         values = [read_texts(column.slice(at, _SLICE_ROWS)) for column in texts]
-        languages, groups, *others = (
+        languages, groups, ids, *others = (
             repeat(None) if column is None else _read_compared(column.slice(at, _SLICE_ROWS))
-            for column in (language, group, *compared)
+            for column in (language, group, id, *compared)
         )
         rows = zip(
             range(first + at, first + min(at + _SLICE_ROWS, len(batch))),
@@ -104,12 +104,13 @@ def _read_batch(
             zip(*others, strict=True) if others else repeat(()),
             languages,
             groups,
+            ids,
             strict=False,
         )
         yield replace(every, rows=rows, first=first + at, num_rows=min(_SLICE_ROWS, len(batch) - at))
 
 
-# ---- the columns of the text, of the language and of the group: where a schema has them ----
+# ---- the columns of the text, of the language, of the group and of the id: where a schema has them ----
 #
 # A name is that of a column, or a path through structs: `article.text`. Text is a string column of any kind (large,
 # view, dictionary), one of bytes, of lists of these, or of nulls alone.
@@ -142,12 +143,12 @@ def _find_column(schema: pyarrow.Schema, path: str, name: str, option: str | Non
 
     Raises InputError if there are two, or it is of another type than it should be.
     """
-    is_group = option == "--group-field"
+    is_name = option in ("--group-field", "--id-field")
     for column in ((name,), tuple(name.split("."))):
         kind = _find_type(schema, column, path)
         is_text = _holds_text if option == "--text-field" else _is_text
-        if kind is not None and option and not is_text(kind) and not (is_group and _is_number(kind)):
-            needed = "text or whole number" if is_group else "text"
+        if kind is not None and option and not is_text(kind) and not (is_name and _is_number(kind)):
+            needed = "text or whole number" if is_name else "text"
             raise InputError(
                 f"input {path}: the field {name_field(name)} is of the type {str(kind):.60}, no {needed}; name another "
                 f"with {option}"

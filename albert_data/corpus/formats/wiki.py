@@ -32,7 +32,7 @@ _CHUNK = 1 << 20
 def read_wiki(stream: io.BufferedIOBase, origin: Origin, text: TextConfig, damage: Damage) -> Iterator[Records]:
     """Yield the articles of an open file."""
     articles = _read_articles(stream, origin.path, damage)
-    yield Records(rows=((number, (text,), (), None, None) for number, text in articles), unit="article")
+    yield Records(rows=((number, (text,), (), None, None, None) for number, text in articles), unit="article")
 
 
 def _unescape(found: re.Match[bytes]) -> bytes:
