@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from albert_data.inspect.audit.audit import Audit
     from albert_data.interop.sentence_pairs import ScoreConfig, ScoredPairs
     from albert_data.library.building import build, estimate, train_vocab
+    from albert_data.library.documents import document_keys
     from albert_data.library.models import ExportedModel, TrainedRun, export_model, score_model, train_model
     from albert_data.library.settings import Source
     from albert_data.library.shards import (
@@ -54,7 +55,15 @@ __all__ += ["CheckpointError", "ConfigError", "Conversion", "Example", "ExampleC
 __all__ += ["InputError", "Inspection", "OutputError", "ScoreConfig", "ScoredPairs", "ShardError", "Shards"]
 __all__ += ["Source", "StorageError", "TextConfig", "Tokenizer", "TokenizerError", "TrainConfig", "TrainedRun"]
 __all__ += ["Verification", "VocabConfig", "VocabReport", "WorkerError", "__version__", "audit_shards", "build"]
-__all__ += ["convert_shards", "estimate", "export_model", "inspect_shards", "load_tokenizer", "open_shards"]
+__all__ += [
+    "convert_shards",
+    "document_keys",
+    "estimate",
+    "export_model",
+    "inspect_shards",
+    "load_tokenizer",
+    "open_shards",
+]
 __all__ += ["score_model", "split_sentences", "train_model", "train_vocab", "verify_shards"]
 
 _MODULES = {
@@ -62,6 +71,7 @@ _MODULES = {
     "convert.conversion": ("Conversion",),
     "inspect.audit.audit": ("Audit",),
     "library.building": ("build", "estimate", "train_vocab"),
+    "library.documents": ("document_keys",),
     "library.models": ("ExportedModel", "TrainedRun", "export_model", "score_model", "train_model"),
     "library.shards": (
         *("Inspection", "Verification", "audit_shards", "convert_shards", "inspect_shards", "verify_shards"),

@@ -35,7 +35,7 @@ MASKING_LAWS = ("ngram", "span", "word", "token")
 LONGEST_SPAN = 10  # of masking "span", as in SpanBERT
 MIN_VALIDATION = 30  # documents: figures of fewer say little, so small corpora give a larger share
 SPECIALS_PER_PAIR, SPECIALS_PER_SINGLE = 3, 2  # [CLS] A [SEP] B [SEP], and [CLS] A [SEP]
-LATER = ("abbreviations", "id_field")  # settings that older manifests lack
+LATER = ("abbreviations", "id_field", "without_keys")  # settings that older manifests lack
 MASK_PROB_RANGE = 0.01, 0.5
 
 
@@ -384,6 +384,7 @@ class BuildConfig:
     keep_duplicates: keep all of several equal documents. By default one is kept.
     drop_near_duplicates: of documents whose `similarity` is at least that (0.5 to 1), keep one; see survey/.
     sample: use such a share of the documents, drawn by their keys, but all benchmarks and all that is for validation.
+    without_keys: the SHA-256 of the keys and ids of documents to leave out, which a build finds by the file of them.
     alpha, max_passes: of languages that records or inputs name, the shares by size; None for the text as it is.
     """
 
@@ -396,6 +397,7 @@ class BuildConfig:
     drop_near_duplicates: bool = False
     similarity: float = 0.8
     sample: float | None = None
+    without_keys: str | None = None
     alpha: float | None = None
     max_passes: float = VocabConfig.max_passes
 

@@ -49,7 +49,7 @@ PRINTING = {"as_json", "fail_on", "dry_run"} | {"address", "nodes"}  # the last 
 # What options can't give.
 PYTHON_ONLY = {"config", "text", "progress", "interrupt", "tell", "documents", "sources", "validation_documents"}
 RENAMED = {"static_masks": "remask", "no_guesses": "guesses", "documents": "document_rule"}
-# Settings without an option of their own: a vocabulary has no groups and ids, and the last share is in --mask-prob FIRST:LAST.
+# Settings without an option of their own: a vocabulary has no groups and ids; the last share is in --mask-prob.
 WITHOUT_OPTION = {"vocab": {"group_field", "id_field"}, "train": {"beta1", "last_mask_prob"}}
 
 

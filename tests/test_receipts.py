@@ -40,6 +40,7 @@ def make_receipt() -> Made:
         digest=2**64 - 1,
         least={"a.run": 2**64 - 1},
         source_codes={9, 3, 2**32 - 1},
+        found=np.array([2**64 - 1], np.uint64),
         dropped=Dropped(1, 2, 3, 2**64 - 1),
         seconds=Stages(read=0.1),
     )
@@ -53,8 +54,9 @@ def test_the_receipt_of_a_task_is_read_as_it_was_written(tmp_path):
     read = read_receipt(path, Made)
     assert read is not None
     for name, value in vars(written).items():
-        if name != "sizes":
+        if name not in ("sizes", "found"):
             assert (getattr(read, name), type(getattr(read, name))) == (value, type(value))
+    assert (read.found.dtype, read.found.tolist()) == (np.uint64, [2**64 - 1])
     nearest, samples = read.sizes.nearest, read.sizes.samples
     assert nearest.hashes.tolist() == [2**64 - 1]
     assert (nearest.sizes.tolist(), nearest.limit) == ([100], written.sizes.nearest.limit)

@@ -27,7 +27,7 @@ from albert_data.clean.repetition import drop_lines
 from albert_data.clean.unwrapping import unwrap
 from albert_data.config import NFC, TextConfig
 from albert_data.corpus.blocks import RECORDS, Block
-from albert_data.corpus.damage import PAGE_FURNITURE, REPEATED_LINES, SHORT, Damage
+from albert_data.corpus.damage import NAMED, PAGE_FURNITURE, REPEATED_LINES, SHORT, Damage
 from albert_data.corpus.formats.json_lines import parse_lines
 from albert_data.corpus.layout import count_layout
 from albert_data.corpus.lines.line_ends import break_lines, divide
@@ -52,6 +52,7 @@ from albert_data.text.languages import encode_source
 from albert_data.text.nfc import compose, compose_lines
 
 Made = TypeVar("Made")
+Stays = Callable[[Lines], np.ndarray]
 _BATCH_BYTES = 4 << 20
 _ALL = U64(0xFFFFFFFFFFFFFFFF)
 
@@ -77,10 +78,12 @@ class _Texts(NamedTuple):
     is_cut: bool = False
 
 
-def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: np.ndarray | None = None) -> Lines:
+def clean_documents(
+    block: Block, config: TextConfig, damage: Damage, repeated: np.ndarray | None = None, stays: Stays | None = None
+) -> Lines:
     """Make canonical text of the documents of a block, and count in `damage` what was repaired, skipped or removed.
 
-    repeated: hashes of the lines to remove, see `drop_lines`
+    repeated: hashes of the lines to remove, see `drop_lines`; stays: which documents are not left out by name: bool
     """
     texts = _read_texts(block, config, damage)
     counts = damage.inputs.of(block.origin.path)
@@ -118,6 +121,7 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
         ids=None if config.id_field is None else _find_ids(texts, numbers, block, config.id_field, damage),
         wholes=_fill(texts.wholes, numbers, keys, block.whole) if block.whole or texts.wholes is not None else None,
     )
+    lines = lines if stays is None else leave_out(lines, stays(lines), NAMED, damage)
     return lines if config.min_chars is None else leave_out(lines, _has_chars(lines, config.min_chars), SHORT, damage)
 
 

@@ -110,6 +110,12 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
     "Field of a record that holds its id; OUT/ids lists the ids of each document key.  [default: none]",
     metavar="NAME",
 )
+@click.option(
+    "--without-keys",
+    type=PLACE,
+    metavar="FILE",
+    help="Leave out the documents that this file names, one a line, by document key (16 hex digits) or id.",
+)
 @validation_option
 @_build_setting("--keep-duplicates", "Keep all copies of equal documents. By default one is kept.", is_flag=True)
 @_build_setting(
@@ -188,8 +194,10 @@ def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, 
     from albert_data.pipeline.plan import choose_fraction
 
     bar, workers = Bar(), given.pop("workers", None) or count_cores()
-    named: dict[str, Any] = {name: given[name] for name in ("license", "overwrite", "trust_inputs") if name in given}
-    for name in ("engine", "address", "license", "trust_inputs"):  # no part of the plan
+    named: dict[str, Any] = {
+        name: given[name] for name in ("license", "overwrite", "trust_inputs", "without_keys") if name in given
+    }
+    for name in ("engine", "address", "license", "trust_inputs", "without_keys"):  # no part of the plan
         given.pop(name, None)
     named["vocab"] = VocabConfig(normalization=given.get("normalization", "none"))
     with load_arguments(inputs, output, bar, **given) as (found, tokenizer, config):

@@ -25,7 +25,7 @@ from albert_data.text.languages import MAX_NAMES
 # these only the worst.
 
 # Many corpora hold these, so they are no error under --strict, and an input with no other reason is sound.
-HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut", "missing_id", *EXCLUSIONS})
+HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut", "missing_id", "unknown_keys", *EXCLUSIONS})
 LOSES_NOTHING = HARMLESS | {"missing_part", "stray_quote"}
 LOSES_RECORD = ("malformed_json", "missing_field", "field_not_text", "malformed_row", "line_too_long", "row_too_long")
 _MUCH = 0.1  # more than this share of an input is named at the end
@@ -170,8 +170,8 @@ def _add(total: Any, other: Any, *names: str) -> None:
 
 # ---- damage ----
 
-SHORT, OUTSIDE_SAMPLE = "too_short", "outside_sample"
-LEFT_OUT = (*EXCLUSIONS, SHORT, OUTSIDE_SAMPLE)
+SHORT, OUTSIDE_SAMPLE, NAMED = "too_short", "outside_sample", "without_keys"
+LEFT_OUT = (*EXCLUSIONS, SHORT, OUTSIDE_SAMPLE, NAMED)
 REASONS = {
     "invalid_utf8": "documents with bytes that can't be decoded (these become U+FFFD)",
     "lone_surrogate": "documents with an escaped lone surrogate (it becomes U+FFFD)",
@@ -191,6 +191,8 @@ REASONS = {
     EXCLUDED: "records for which --where does not hold",
     WITHOUT_FIELD: "records without a field that --where names, or with null in it",
     SHORT: "documents of fewer characters than --min-chars",
+    "unknown_keys": "keys and ids in the file of --without-keys that no document has",
+    NAMED: "documents that --without-keys names",
     OUTSIDE_SAMPLE: "documents that --sample does not draw",
     "empty_document": "documents without text, skipped",
     "no_tokens": "documents that the tokenizer leaves empty, skipped",

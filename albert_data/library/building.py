@@ -143,6 +143,7 @@ def build(
     overwrite: bool = False,
     allow_loss: bool = False,
     trust_inputs: bool = False,
+    without_keys: PathName | None = None,
     **settings: Unpack[BuildSettings],
 ) -> BuildReport:
     """Build the shards of a corpus into the folder `output`, as `albert-data build` does.
@@ -162,12 +163,14 @@ def build(
     allow_loss: go on where over half of the corpus, or of a file that is named as an input, can't be read. It changes
     no byte, and is not for `strict`.
     trust_inputs: inputs that differ from those of the build in `output` in time or name alone count as the same.
+    without_keys: a file that names documents to leave out, one a line: document keys of 16 hex digits, or ids.
     settings: those of TextConfig, ExampleConfig and BuildConfig, by their names. They change `config`.
     Raises AlbertDataError: InputError, TokenizerError, OutputError or WorkerError for what the user can fix. Finished
     tasks are kept then, so the same call resumes.
     """
     out, both = require_output(output), {"overwrite": overwrite, "allow_loss": allow_loss}
     named = dict[str, Any](license=license, language_named="language" in settings, trust_inputs=trust_inputs, **both)
+    named["without_keys"] = without_keys
     with show_progress(progress) as shown, load_arguments(inputs, out, shown, **both, **settings) as arguments:
         found, loaded, config = arguments
         vocab = VocabConfig(normalization=settings.get("normalization", "none"))

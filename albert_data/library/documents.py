@@ -17,25 +17,46 @@ from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Unpack, get_type_hints
 
 import numpy as np
 
-from albert_data.config import AUTO, TextConfig, swap_documents
+from albert_data.clean.documents import clean_documents
+from albert_data.config import AUTO, TextConfig, swap_documents, take_settings
+from albert_data.corpus.blocks import Origin
+from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import look_up, name_field, split_names
+from albert_data.corpus.formats.records import Records, make_blocks
 from albert_data.corpus.inputs import Input, list_unmatched
 from albert_data.corpus.layout import advise_on_beginnings
 from albert_data.corpus.mixtures import Names, check_keys, find_mixture, find_sources, list_names, make_sources
 from albert_data.corpus.sources import MixtureSource
-from albert_data.errors import ArgumentError, InputError
+from albert_data.errors import ArgumentError, ConfigError, InputError
 from albert_data.jobs.progress import Progress
-from albert_data.library.settings import Source
+from albert_data.library.arguments import public
+from albert_data.library.settings import Source, TextSettings
 from albert_data.storage.files import hash_file
 from albert_data.storage.scratch import machine_scratch
 from albert_data.text.wording import count_of
 
 _BATCH_ROWS = 1000  # of a record batch: workers share a table between its batches
 _HASH_LEN = 16
+
+
+@public(TextConfig)
+def document_keys(text: str, *, config: TextConfig | None = None, **settings: Unpack[TextSettings]) -> list[int]:
+    """The keys that a document has in a build: one, or several if it is cut because it has over 4 MiB.
+
+    settings: those of TextConfig by which the build reads. They change `config`. Raises ConfigError for
+    drop_repeated_lines, as only the whole corpus tells which lines these are.
+    """
+    how, damage = take_settings(TextConfig, {**settings}, config), Damage()
+    if how.drop_repeated_lines is not None:
+        raise ConfigError("drop_repeated_lines depends on the whole corpus, so a text alone has no key; leave it out")
+    how = dataclasses.replace(how, strict=False, language_field=None, min_chars=None)
+    records = Records(rows=[(0, (text.encode(),), (), None, None, None)], unit="text")
+    blocks = make_blocks([records], Origin("text", "jsonl"), how, damage)
+    return [key for block in blocks for key in clean_documents(block, how, damage).document_keys.tolist()]
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,12 @@ from albert_data.shards.card import check_license
 from albert_data.shards.manifest import MANIFEST_NAME, Manifest, Plan
 from albert_data.shards.manifest_file import check_readable
 from albert_data.shards.paths import CARD_NAME
+from albert_data.storage import Address
 from albert_data.survey.decisions import describe_validation
 from albert_data.survey.mixed_sources import check_alpha, check_passes, describe_budgets, list_sources
 from albert_data.survey.repeated_lines import check_rereadable, find_repeated_lines
+from albert_data.survey.sorted_columns import write_u64
+from albert_data.survey.without import read_entries
 from albert_data.text.wording import count_of
 from albert_data.tokenizer.model import Tokenizer
 
@@ -91,6 +95,7 @@ def build_shards(
     overwrite: bool = False,
     allow_loss: bool = False,
     trust_inputs: bool = False,
+    without_keys: Address | None = None,
     dry_run: bool = False,
 ) -> BuildReport | None:
     """Build the shards of inputs into `out` on any engine.
@@ -98,8 +103,8 @@ def build_shards(
     tokenizer: None to train one on the corpus first. vocab: its settings; None for the defaults.
     out: a folder that is missing, empty or of a build; any other is an OutputError. So is a file that no build wrote
     under a name that builds give to theirs. All other files stay.
-    license, overwrite, allow_loss, trust_inputs: see `library.building.build`. Licence and loss are no part of what
-    identifies a build: the same call with others resumes an unfinished build.
+    license, overwrite, allow_loss, trust_inputs, without_keys: see `library.building.build`. Licence and loss are no
+    part of what identifies a build: the same call with others resumes an unfinished build.
     language_named: whether the user named the language of the config, for the card.
     dry_run: only check what is known before the work, and write nothing. Returns None then, unless it is finished.
     Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
@@ -107,6 +112,12 @@ def build_shards(
     started, progress = time.monotonic(), progress or NullProgress()
     config, vocab = choose_fraction(inputs, config), vocab or VocabConfig()
     check_build(inputs, tokenizer, config, engine)
+    entries = None if without_keys is None else read_entries(without_keys, config.text)
+    if config.without_keys if entries is None else tokenizer is None:
+        needed = "the file that names the documents" if entries is None else "a tokenizer that did not learn from them"
+        raise ConfigError(f"--without-keys needs {needed}; give both")
+    if entries is not None:
+        config = dataclasses.replace(config, without_keys=sha256(entries.tobytes()).hexdigest())
     check_license(license)
     vocab = dataclasses.replace(vocab, alpha=config.alpha, max_passes=config.max_passes)
     plan = make_plan(inputs, tokenizer, config, vocab)
@@ -146,6 +157,7 @@ def build_shards(
             allow_loss=allow_loss,
             sources=list_sources(inputs),
             language_named=language_named,
+            without=None if entries is None else write_u64(work.runs / "without.keys", [entries], sync=True),
         )
         report = _make(build, tokenizer, license)
         work.remove()
@@ -179,7 +191,7 @@ def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> Bui
     near-duplicates; the rest of it is quick. `publish` puts the manifest into OUT last.
     """
     config, work, engine, progress = build.config, build.work, build.engine, build.progress
-    repeated = find_repeated_lines(build.inputs, config.text, work.lines, engine, progress)
+    repeated = find_repeated_lines(build.inputs, config.text, work.lines, engine, progress, build.without)
     tokenizer = tokenizer or learn_tokenizer(build, repeated)
     build.tell(_describe_tokenizer(tokenizer))
     sources = share_sources(build, tokenizer, repeated)

@@ -40,6 +40,7 @@ from albert_data.survey.passes import choose_passes, name_source, number_documen
 from albert_data.survey.signatures import choose_bands
 from albert_data.survey.sizes import measure_rows
 from albert_data.survey.sorted_columns import map_u64
+from albert_data.survey.without import Without
 from albert_data.tokenizer.model import Tokenizer
 
 RUN_BYTES = 32 << 20  # a sorted run is written as soon as the ids of the rows in memory have that many bytes
@@ -53,7 +54,7 @@ class MakeRows:
     store, each of which answers so many requests a second.
     syncs: whether a receipt waits until all that it names is safe from a crash of the machine; merges: whether a task
     makes one sorted run, however large it is.
-    repeated: the file with the hashes of lines to remove, None to remove none.
+    repeated, without: the files with the hashes of lines and documents to leave out, None to leave out none.
     sources: with their limits; none where all documents are used alike. counts_only: make lists, but no rows.
     """
 
@@ -69,13 +70,14 @@ class MakeRows:
         merges: bool = False,
         benchmarks: Benchmarks | None = None,
         repeated: Path | None = None,
+        without: Path | None = None,
         sources: Sequence[MixtureSource] = (),
         counts_only: bool = False,
     ) -> None:
         self.config, self.runs, self.syncs, self.scratch = config, runs, syncs, RowScratch(tokenizer.id_dtype)
         self._tokenizer, self._receipts, self._merges, self._plan_hash = tokenizer, receipts, merges, plan_hash
         self._benchmarks, self._repeated, self._sources = benchmarks, repeated, sources
-        self._counts_only = counts_only
+        self._counts_only, self._without = counts_only, without
         self._word_rule = tokenizer.word_rule(config.examples)  # how pieces form words, the units of masking
 
     def __call__(self, task: ReadTask) -> Made:
@@ -103,7 +105,9 @@ class MakeRows:
         config, source, stages = task.text, task.source, made.seconds
         with stages.time("clean"):
             repeated = None if self._repeated is None else map_u64(self._repeated)
-            cleaned = clean_documents(block, config, made.damage, repeated)
+            without = Without(self._without)
+            cleaned = clean_documents(block, config, made.damage, repeated, without)
+            made.found = np.union1d(made.found, without.found)
             if (share := self.config.sample or 1.0) < 1.0 and not (task.is_validation or is_benchmark(source)):
                 keys = sample_keys(np.uint64(self.config.examples.seed), cleaned.document_keys)
                 cleaned = leave_out(cleaned, keys < threshold(share), OUTSIDE_SAMPLE, made.damage)

@@ -69,6 +69,7 @@ class Build:
     stages: seconds of each stage, over all workers
     sources: those of a mixture
     allow_loss, language_named: see `build_shards`
+    without: the file with the documents to leave out, see without.py
     """
 
     work: BuildFolder
@@ -83,6 +84,7 @@ class Build:
     allow_loss: bool = False
     sources: list[MixtureSource] = field(default_factory=list)
     language_named: bool = False
+    without: Path | None = None
 
     @cached_property
     def plan_hash(self) -> str:
@@ -175,7 +177,7 @@ def map_documents(
     """
     work, text, several = build.work, build.config.text, spans_machines(build.engine)
     lines = None if repeated is None else map_u64(repeated)
-    benchmarks = write_benchmarks(work.runs, build.inputs, text, lines)
+    benchmarks = write_benchmarks(work.runs, build.inputs, text, lines, build.without)
     job = MakeRows(
         build.config,
         tokenizer,
@@ -186,6 +188,7 @@ def map_documents(
         merges=several,
         benchmarks=Benchmarks(benchmarks) if benchmarks else None,
         repeated=repeated,
+        without=build.without,
         sources=sources,
         counts_only=counts_only,
     )
@@ -215,6 +218,10 @@ def map_documents(
     # What this process met while it split streams into blocks.
     total.damage.merge(damage)
     build.stages.add(total.seconds)
+    if build.without is not None and (num_unknown := len(entries := map_u64(build.without)) - len(total.found)):
+        total.damage.counts["unknown_keys"] = num_unknown
+        if not counts_only:
+            build.progress.say(f"{num_unknown:,} of {len(entries):,} keys of --without-keys are of no document")
     check_found(build.inputs, text, total.damage, total.counts["documents"], allow_loss=build.allow_loss)
     check_lists(build.sources, total)
     if not total.runs and not total.lists:

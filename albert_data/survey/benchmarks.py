@@ -25,6 +25,7 @@ from albert_data.storage import FILE, find_kind
 from albert_data.survey.contamination import find_contaminated, hash_grams
 from albert_data.survey.gram_index import GramIndex, make_index, sort_grams
 from albert_data.survey.sorted_columns import map_u64, write_u64
+from albert_data.survey.without import Without
 from albert_data.text.nfc import compose_lines
 
 _FILE = "benchmarks.keys"
@@ -40,12 +41,12 @@ def count_contaminated(source: MixtureSource) -> str:
 
 
 def write_benchmarks(
-    folder: Path, inputs: list[Input], text: TextConfig, repeated: np.ndarray | None = None
+    folder: Path, inputs: list[Input], text: TextConfig, repeated: np.ndarray | None = None, without: Path | None = None
 ) -> Path | None:
     """Write an index of the n-grams of all benchmarks; None if there are none. Raises InputError if one has no text.
 
     folder: if the file is there, a killed build has written it for the same inputs
-    repeated: hashes of the lines to remove first, see `clean_documents`
+    repeated: hashes of the lines to remove first, see `clean_documents`; without: see `MakeRows`
     """
     path = folder / _FILE
     if find_kind(path) == FILE:
@@ -55,7 +56,7 @@ def write_benchmarks(
         if item.source is not None and is_benchmark(item.source):
             found = [
                 hash_grams(lines.utf8, lines.line_offsets[lines.document_offsets])[0]
-                for lines in _read(item, text, repeated)
+                for lines in _read(item, text, repeated, without)
             ]
             names[item.source.name] = names.get(item.source.name, 0) + sum(map(len, found))
             held += found
@@ -72,12 +73,12 @@ def write_benchmarks(
     return write_u64(path, [make_index(sort_grams(np.concatenate([grams, *held])))], sync=True)
 
 
-def _read(item: Input, text: TextConfig, repeated: np.ndarray | None) -> Iterator[Lines]:
+def _read(item: Input, text: TextConfig, repeated: np.ndarray | None, without: Path | None) -> Iterator[Lines]:
     """What is damaged is counted by map."""
-    damage = Damage()
+    damage, stays = Damage(), Without(without)
     for task in read_tasks([item], text, damage):
         for block in task.read(damage):
-            yield from map(compose_lines, batch_documents(clean_documents(block, task.text, damage, repeated)))
+            yield from map(compose_lines, batch_documents(clean_documents(block, task.text, damage, repeated, stays)))
 
 
 class Benchmarks:

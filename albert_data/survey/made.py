@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from albert_data.corpus.damage import Damage
 from albert_data.jobs.receipts import read_receipt
 from albert_data.jobs.stages import Stages
@@ -51,6 +53,7 @@ class Made:
     sizes: of the documents' rows of one pass. least: of each sorted run, the least split key of a row that lies under
     train.
     source_codes: of documents with rows; empty where the build has one language.
+    found: uint64, ascending, of documents that are left out by name, see without.py.
     dropped: copies that were dropped before a run was written.
     seconds: of each stage.
     """
@@ -66,6 +69,7 @@ class Made:
     sizes: SplitSizes = field(default_factory=SplitSizes)
     least: dict[str, int] = field(default_factory=dict)
     source_codes: set[int] = field(default_factory=set)
+    found: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
     dropped: Dropped = Dropped()
     seconds: Stages = field(default_factory=Stages)
 
@@ -86,6 +90,7 @@ class Made:
         self.sizes.add(other.sizes)
         self.least |= other.least
         self.source_codes |= other.source_codes
+        self.found = np.union1d(self.found, other.found)
         self.dropped = self.dropped.add(other.dropped)
         self.seconds.add(other.seconds)
 

@@ -40,6 +40,7 @@ from albert_data.survey.sorted_columns import (
     sort_columns,
     write_columns,
 )
+from albert_data.survey.without import Without
 
 _NAME = "repeated.hashes"
 
@@ -48,18 +49,19 @@ class LineJob:
     """Writes the lines of a task with their documents, as they are before any line is removed or joined.
 
     least: documents that a repeated line has
-    folder: where the files are written
+    folder: where the files are written; without: the file with the documents to leave out
     """
 
-    def __init__(self, strict: bool, least: int, folder: Path) -> None:
-        self._strict, self._least, self._folder = strict, least, folder
+    def __init__(self, strict: bool, least: int, folder: Path, without: Path | None = None) -> None:
+        self._strict, self._least, self._folder, self._without = strict, least, folder, without
 
     def __call__(self, task: ReadTask) -> list[SortedFile]:
         text = dataclasses.replace(task.text, unwrap=False, drop_repeated_lines=None, min_chars=None)
         task = dataclasses.replace(task, text=text)
+        stays = Without(self._without)
         damage, files, held = Damage(strict=self._strict), list[SortedFile](), np.zeros((2, 0), np.uint64)
         for block in task.read(damage):
-            found = _keep_first(list_lines(clean_documents(block, text, damage)), self._least)
+            found = _keep_first(list_lines(clean_documents(block, text, damage, stays=stays)), self._least)
             held = np.concatenate([held, found], axis=1)
             if held.shape[1] >= ROWS_AT_ONCE:
                 files.append(self._write(task, len(files), held))
@@ -120,11 +122,17 @@ def compile_counting() -> None:
 
 
 def find_repeated_lines(
-    inputs: list[Input], text: TextConfig, folder: Path, engine: Engine, progress: Progress
+    inputs: list[Input],
+    text: TextConfig,
+    folder: Path,
+    engine: Engine,
+    progress: Progress,
+    without: Path | None = None,
 ) -> Path | None:
     """The file with the hashes of repeated lines; None if the settings remove none.
 
     folder: that every worker sees. If the file is there, a killed command has written it for the same inputs.
+    without: see `LineJob`
     """
     least, path = text.drop_repeated_lines, folder / _NAME
     if least is None or find_kind(path) == FILE:
@@ -132,7 +140,7 @@ def find_repeated_lines(
     find_storage(folder).make_folder(folder)
     compile_with_notice(compile_counting, progress.say)
     prepared = PreparedJob[ReadTask, list[SortedFile]](
-        job=LineJob(text.strict, least, folder),
+        job=LineJob(text.strict, least, folder, without),
         name="count lines",
         prepare=compile_counting,
         places=tuple(list_samples(inputs)),

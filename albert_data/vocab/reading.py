@@ -26,7 +26,7 @@ import pyarrow
 from albert_data.clean.documents import batch_documents, clean_documents
 from albert_data.config import BuildConfig, TextConfig, VocabConfig
 from albert_data.corpus.conditions import EXCLUDED
-from albert_data.corpus.damage import OUTSIDE_SAMPLE, SHORT, Damage
+from albert_data.corpus.damage import NAMED, OUTSIDE_SAMPLE, SHORT, Damage
 from albert_data.corpus.fields import name_field
 from albert_data.corpus.inputs import Input, check_where, count_bytes, list_samples
 from albert_data.corpus.sources import share_tokens
@@ -253,7 +253,12 @@ def check_found(
         reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.counts.items())
         found = f" ({reasons})" if reasons else ""
         oddities = [f"{item.path}: {item.oddity}" for item in inputs if item.oddity]
-        options = {EXCLUDED: "check --where", SHORT: "lower --min-chars", OUTSIDE_SAMPLE: "raise --sample"}
+        options = {
+            EXCLUDED: "check --where",
+            SHORT: "lower --min-chars",
+            OUTSIDE_SAMPLE: "raise --sample",
+            NAMED: "check --without-keys",
+        }
         advice = next((what for why, what in options.items() if why in damage.counts), "give files with text in them")
         advice = "check --delimiter and --quoting" if "malformed_row" in damage.counts else advice
         advice = oddities[0] if oddities else advice
