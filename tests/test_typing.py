@@ -31,7 +31,7 @@ CLASSES: dict[type, type] = {
     ScoreConfig: settings.ScoreSettings,
     TrainConfig: settings.TrainSettings,
 }
-OTHERS = {"text", "examples", "preset"}  # objects, and `preset`, an argument of train_model
+OTHERS = {"text", "examples", "preset", "without_keys"}  # objects, and arguments of their own
 WHERE = "str | collections.abc.Sequence[str] | None"  # several conditions, joined before the dataclass has them
 
 
