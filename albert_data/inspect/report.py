@@ -98,13 +98,7 @@ def inspect_folder(folder: Path, *, split: str, choice: RowChoice) -> ShardRepor
     filled = {name: shards for name, shards in opened.items() if len(shards) > 0}
     statistics = {name: measure(shards) for name, shards in filled.items()}  # first, as it refuses malformed rows
     rows = choose_rows(shown, choice)
-    return ShardReport(
-        opened=list(filled.values()),
-        statistics=statistics,
-        rows=rows,
-        shards=shown,
-        choice=choice,
-    )
+    return ShardReport(opened=list(filled.values()), statistics=statistics, rows=rows, shards=shown, choice=choice)
 
 
 # ---- the summary: what a terminal and a page show ----

@@ -51,19 +51,14 @@ _MESSAGES = {
 
 
 class Vocabulary(NamedTuple):
-    """What the kernel must know of the vocabulary: arrays of one value a piece.
+    """What the kernel must know of the vocabulary: arrays of one value a piece."""
 
-    is_special: bool, text never gives it; may_stand: bool, it may replace a masked token
-    starts, standalone: int8, as in WordRule
-    special_low, special_high: the lowest and the highest special id
-    """
-
-    is_special: np.ndarray
-    may_stand: np.ndarray
-    starts: np.ndarray
-    standalone: np.ndarray
-    special_low: int
-    special_high: int
+    is_special: np.ndarray  # bool, text never gives it
+    may_stand: np.ndarray  # bool, it may replace a masked token
+    starts: np.ndarray  # int8, as in WordRule
+    standalone: np.ndarray  # int8, as in WordRule
+    special_low: int  # the lowest special id
+    special_high: int  # the highest one
     cls_id: int
     sep_id: int
 

@@ -107,9 +107,7 @@ class SourceCounter:
         """The sources, the worst for training first, then those that are too small; empty where rows have none."""
         found = (
             SourceStatistics(
-                name=name,
-                num_documents=len(np.unique(np.concatenate(keys))),
-                **dict(zip(_COUNTS, counts, strict=True)),
+                name=name, num_documents=len(np.unique(np.concatenate(keys))), **dict(zip(_COUNTS, counts, strict=True))
             )
             for name, keys, counts in zip(self._names or (), self._keys, self._counts.tolist(), strict=False)
         )

@@ -32,18 +32,12 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A figure over the steps.
+    """A figure over the steps."""
 
-    key: its name in metrics.jsonl.
-    title: its name and unit for readers.
-    form: formats a value.
-    baseline_name: what `RunFigures.baseline` is the value of.
-    """
-
-    key: str
-    title: str
-    form: Callable[[float], str]
-    baseline_name: str = ""
+    key: str  # its name in metrics.jsonl
+    title: str  # its name and unit for readers
+    form: Callable[[float], str]  # formats a value
+    baseline_name: str = ""  # what `RunFigures.baseline` is the value of
 
 
 LOSS, COUNT, RATE = "{:.3f}".format, "{:,.0f}".format, "{:.2e}".format
@@ -67,16 +61,11 @@ def name_curves(task: PairTask) -> list[Curve]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFigures:
-    """What run.json and metrics.jsonl of a run hold.
+    """What run.json and metrics.jsonl of a run hold."""
 
-    name: of the folder.
-    sections: the objects of run.json by name, "config" and "identity" among them; `read_run_file` checks their values.
-    lines: those of metrics.jsonl, in order.
-    """
-
-    name: str
-    sections: dict[str, dict[str, Any]]
-    lines: list[Line]
+    name: str  # of the folder
+    sections: dict[str, dict[str, Any]]  # the objects of run.json by name; `read_run_file` checks their values
+    lines: list[Line]  # those of metrics.jsonl, in order
 
     @property
     def last_step(self) -> int:

@@ -123,55 +123,38 @@ _ASCII_STOPS |= dict.fromkeys(("hi", "mr", "ne", "sa", "bho", "mai", "bn", "as",
 _ASCII_STOPS |= dict.fromkeys(("am", "ti"), (":", DOUBLE))
 # Languages in which a full stop after a number makes it an ordinal.
 _WITH_ORDINALS = "az bs cs da de dsb et eu fi fo hr hsb hu is kk ky lb lv nb nn no sh sk sl sr tk tr"
-LAST_SLOT, HAS_ORDINALS, HAS_PRONOUN_I = range(3)  # indices of the settings of a rule
+# Indices of the settings of a rule: the last slot; whether "5." may be an ordinal; whether the word i has a capital.
+LAST_SLOT, HAS_ORDINALS, HAS_PRONOUN_I = range(3)
 
 
 class SentenceRule(NamedTuple):
-    """The rule of a language, and the text that it segments. Arrays in Python, pointers in helpers.
+    """The rule of a language, and the text that it segments. Arrays in Python, pointers in helpers."""
 
-    utf8: uint8, lines, each followed by a line feed
-    ascii_classes: uint8 [128], the classes of the ASCII characters in this language
-    classes: uint8 [0x110000], those of all characters
-    hashes, word_classes: uint64, uint16 [slots], see words.py
-    settings: int64 [3], at LAST_SLOT the last slot, at HAS_ORDINALS whether "5." may be an ordinal, at HAS_PRONOUN_I
-        whether the word i has a capital
-    """
-
-    utf8: np.ndarray
-    ascii_classes: np.ndarray
-    classes: np.ndarray
-    hashes: np.ndarray
-    word_classes: np.ndarray
-    settings: np.ndarray
+    utf8: np.ndarray  # uint8, lines, each followed by a line feed
+    ascii_classes: np.ndarray  # uint8 [128], the classes of the ASCII characters in this language
+    classes: np.ndarray  # uint8 [0x110000], those of all characters
+    hashes: np.ndarray  # uint64 [slots], see words.py
+    word_classes: np.ndarray  # uint16 [slots]
+    settings: np.ndarray  # int64 [3], see LAST_SLOT
 
 
 class Segmented(NamedTuple):
-    """What is found.
+    """What is found."""
 
-    begins, ends: int64 [capacity], of the sentences of all lines
-    counts: int64 [lines], how many sentences each has
-    kinds: uint8 [lines], what is known of each, the bits from HAS_STOP on
-    """
-
-    begins: np.ndarray
-    ends: np.ndarray
-    counts: np.ndarray
-    kinds: np.ndarray
+    begins: np.ndarray  # int64 [capacity], of the sentences of all lines
+    ends: np.ndarray  # int64 [capacity]
+    counts: np.ndarray  # int64 [lines], how many sentences each has
+    kinds: np.ndarray  # uint8 [lines], what is known of each, the bits from HAS_STOP on
 
 
 class Line(NamedTuple):
-    """One line in the kernels.
+    """One line in the kernels."""
 
-    rule: of its language, as pointers; its text, which is canonical, is utf8[begin : end]
-    state: int64 [STATE_SIZE], what is known of it so far; the indices are below
-    ends: int64, where the sentences of all lines end; those of this line are from index first_end on
-    """
-
-    rule: SentenceRule
+    rule: SentenceRule  # of its language, as pointers; its text, which is canonical, is utf8[begin : end]
     begin: int
     end: int
-    state: Pointer
-    ends: Pointer
+    state: Pointer  # int64 [STATE_SIZE], what is known of it so far; the indices are below
+    ends: Pointer  # int64, where the sentences of all lines end; those of this line are from index first_end on
     first_end: int
 
 

@@ -11,15 +11,11 @@ from albert_data.data import Text
 
 
 class Sentences(NamedTuple):
-    """Sentences in one buffer, as kernels take them.
+    """Sentences in one buffer, as kernels take them."""
 
-    utf8: uint8 [N]
-    begins, ends: int64 [S], in bytes, in order
-    """
-
-    utf8: np.ndarray
-    begins: np.ndarray
-    ends: np.ndarray
+    utf8: np.ndarray  # uint8 [N]
+    begins: np.ndarray  # int64 [S], in bytes, in order
+    ends: np.ndarray  # int64 [S]
 
     @classmethod
     def of(cls, text: Text) -> Sentences:

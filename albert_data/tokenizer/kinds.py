@@ -27,29 +27,18 @@ class TextEncoder(Protocol):
 
 
 class Kind(ABC):
-    """A kind of tokenizer, with its model loaded. Threads share one.
+    """A kind of tokenizer, with its model loaded. Threads share one."""
 
-    file_name: of the model in a folder
-    library: the name of the library whose ids it gives
-    packages: libraries that affect the ids, beside those of every build, by the names that they are installed by
-    pieces: the vocabulary as the library has it
-    texts: what each piece is in text, with "▁" for a space before or after it
-    is_ordinary: bool [vocabulary], the pieces that may stand in for a masked token
-    has_prefix: whether the first word of a text has the pieces that it has after a space, and shows that it begins
-    slow_reason: why all text goes through the library, or None if the chunk table serves it
-    note: what was decided that is not in the model, for the user; None for nothing
-    """
-
-    file_name: str
-    library: str
-    packages: tuple[str, ...] = ()
-    pieces: list[str]
-    texts: list[str]
+    file_name: str  # of the model in a folder
+    library: str  # the name of the library whose ids it gives
+    packages: tuple[str, ...] = ()  # libraries that affect the ids, beside those of every build, as pip names them
+    pieces: list[str]  # the vocabulary as the library has it
+    texts: list[str]  # what each piece is in text, with "▁" for a space before or after it
     specials: Specials
-    is_ordinary: np.ndarray
-    has_prefix: bool
-    slow_reason: str | None
-    note: str | None = None
+    is_ordinary: np.ndarray  # bool [vocabulary], the pieces that may stand in for a masked token
+    has_prefix: bool  # whether the first word of a text has the pieces that it has after a space, and shows its begin
+    slow_reason: str | None  # why all text goes through the library, or None if the chunk table serves it
+    note: str | None = None  # what was decided that is not in the model, for the user; None for nothing
 
     @property
     def reads_spaces(self) -> bool:

@@ -36,20 +36,13 @@ _MAX_FREQUENCY = 1e15
 
 
 class Lexicon(NamedTuple):
-    """A word list for the V pieces of one vocabulary.
+    """A word list for the V pieces of one vocabulary."""
 
-    utf8: uint8, the text of each piece that is all in scripts without spaces, nothing of the others
-    offsets: int64 [V + 1], where it begins
-    is_first: bool [V], whether a piece begins with a space
-    words: with the logarithm of the share of each as its score
-    unknown_score: of a character with which no word begins
-    """
-
-    utf8: np.ndarray
-    offsets: np.ndarray
-    is_first: np.ndarray
-    words: Trie
-    unknown_score: float
+    utf8: np.ndarray  # uint8, the text of each piece that is all in scripts without spaces, nothing of the others
+    offsets: np.ndarray  # int64 [V + 1], where it begins
+    is_first: np.ndarray  # bool [V], whether a piece begins with a space
+    words: Trie  # with the logarithm of the share of each as its score
+    unknown_score: float  # of a character with which no word begins
 
     def find_joined(self, ids: np.ndarray) -> np.ndarray:
         """Whether each token belongs to the word of the one before it: bool. ids: any number of rows."""

@@ -24,16 +24,11 @@ _ID_SHIFT, _ID = U64(32), U64(2**32 - 1)
 
 
 class Merges(NamedTuple):
-    """The merges of a model, a hash table with open addressing.
+    """The merges of a model, a hash table with open addressing."""
 
-    byte_ids: int64 [256], of the piece of each byte
-    pairs: uint64, a power of two of slots: left id << 32 | right id, or _FREE
-    joined: uint64, of each pair its place in the list of merges << 32 | the id of the two joined
-    """
-
-    byte_ids: np.ndarray
-    pairs: np.ndarray
-    joined: np.ndarray
+    byte_ids: np.ndarray  # int64 [256], of the piece of each byte
+    pairs: np.ndarray  # uint64, a power of two of slots: left id << 32 | right id, or _FREE
+    joined: np.ndarray  # uint64, of each pair its place in the list of merges << 32 | the id of the two joined
 
 
 def make_merges(model: Mapping[str, Any], byte_of: Mapping[str, int]) -> Merges:

@@ -29,19 +29,13 @@ _MUCH, _FEWEST = 0.001, 1000  # share of a script's letters and marks, and how m
 
 @dataclass(frozen=True, kw_only=True)
 class Alphabet:
-    """The characters of a vocabulary, as codes.
+    """The characters of a vocabulary, as codes."""
 
-    codes: those that get a piece, ascending
-    num_required: how many of them are required
-    lost: the others of the corpus, most frequent first, and how often each occurs
-    num_characters: of the corpus, spaces included
-    lost_scripts: those that lose much, worst first: the share of letters and marks that is lost, and the first of these
-    """
-
-    codes: tuple[int, ...]
-    num_required: int
-    lost: dict[int, int]
-    num_characters: int
+    codes: tuple[int, ...]  # those that get a piece, ascending
+    num_required: int  # how many of them are required
+    lost: dict[int, int]  # the others of the corpus, most frequent first, and how often each occurs
+    num_characters: int  # of the corpus, spaces included
+    # Those that lose much, worst first: the share of letters and marks that is lost, and the first of these.
     lost_scripts: tuple[tuple[str, float, str], ...] = ()
 
     @property

@@ -76,14 +76,10 @@ class NormalRule:
 
 @dataclass(frozen=True, kw_only=True)
 class CharacterCounts:
-    """How often characters occur.
+    """How often characters occur."""
 
-    codes: uint32, ascending
-    counts: int64, of each, at least 1
-    """
-
-    codes: np.ndarray
-    counts: np.ndarray
+    codes: np.ndarray  # uint32, ascending
+    counts: np.ndarray  # int64, of each, at least 1
 
     @classmethod
     def of(cls, totals: np.ndarray) -> CharacterCounts:

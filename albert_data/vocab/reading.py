@@ -68,16 +68,11 @@ class SampleTask:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """What a task has read.
+    """What a task has read."""
 
-    sentences: the candidates of each source with their hashes, or the path of the file that holds them
-    characters: of all sentences, not of these alone
-    sizes: bytes of all sentences of each source
-    """
-
-    sentences: Found | Path
-    characters: CharacterCounts
-    sizes: Counter[int]
+    sentences: Found | Path  # the candidates of each source with their hashes, or the path of the file that holds them
+    characters: CharacterCounts  # of all sentences, not of these alone
+    sizes: Counter[int]  # bytes of all sentences of each source
     num_documents: int
     text_bytes: int
     damage: Damage
@@ -85,16 +80,12 @@ class Candidates:
 
 @dataclass(frozen=True)
 class SampleJob:
-    """Reads the documents of a task, and returns the sentences whose hashes are within its limit.
-
-    folder: where a file with them is written; None to return the sentences themselves.
-    repeated: the file with the hashes of lines to remove, None to remove none.
-    """
+    """Reads the documents of a task, and returns the sentences whose hashes are within its limit."""
 
     text: TextConfig
     config: VocabConfig
-    folder: Path | None = None
-    repeated: Path | None = None
+    folder: Path | None = None  # where a file with them is written; None to return the sentences themselves
+    repeated: Path | None = None  # the file with the hashes of lines to remove, None to remove none
 
     def __call__(self, task: SampleTask) -> Candidates:
         damage, config = Damage(strict=self.text.strict), self.config

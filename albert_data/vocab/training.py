@@ -49,15 +49,11 @@ class VocabularyTooLarge(TokenizerError):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel:
-    """A model, and what it was learnt from.
+    """A model, and what it was learnt from."""
 
-    model: what a spiece.model holds
-    num_sentences, num_bytes: of those that the trainer got
-    """
-
-    model: bytes
-    num_sentences: int
-    num_bytes: int
+    model: bytes  # what a spiece.model holds
+    num_sentences: int  # of those that the trainer got
+    num_bytes: int  # of these sentences
 
 
 def train_model(

@@ -35,17 +35,13 @@ _BASE = U64(0x9E3779B97F4A7C15)  # of the polynomial that hashes a gram
 
 
 class Overlap(NamedTuple):
-    """The rows of validation, arrays of one value a row.
+    """The rows of validation, arrays of one value a row."""
 
-    is_judged, is_seen, is_altered: bool; shares: float64, of the grams that say so
-    training_rows: int64, a row of training that has most of them
-    """
-
-    is_judged: np.ndarray
-    is_seen: np.ndarray
-    is_altered: np.ndarray
-    shares: np.ndarray
-    training_rows: np.ndarray
+    is_judged: np.ndarray  # bool
+    is_seen: np.ndarray  # bool
+    is_altered: np.ndarray  # bool
+    shares: np.ndarray  # float64, of the grams that say so
+    training_rows: np.ndarray  # int64, a row of training that has most of them
 
 
 def find_overlap(subject: Subject) -> Overlap:
@@ -129,10 +125,10 @@ def count_seen(
 
 
 class RowGrams(NamedTuple):
-    """The grams of rows. hashes: uint64; offsets: int64 [rows + 1], where those of each row begin."""
+    """The grams of rows."""
 
-    hashes: np.ndarray
-    offsets: np.ndarray
+    hashes: np.ndarray  # uint64
+    offsets: np.ndarray  # int64 [rows + 1], where those of each row begin
 
 
 def read_grams(subject: Subject, batches: Iterable[Examples], gram_lens: tuple[int, int]) -> Iterator[RowGrams]:

@@ -103,10 +103,7 @@ def gather_subject(opened: list[Shards]) -> Subject:
     tokenizer, manifest = opened[0].tokenizer, opened[0].manifest
     # The words of language, also where the build masks single pieces.
     words, pieces = find_text_words(tokenizer), tokenizer.piece_texts
-    kinds = {
-        "num_unknown": np.arange(len(pieces)) == tokenizer.unk_id,
-        "num_bytes": find_byte_pieces(tokenizer),
-    }
+    kinds = {"num_unknown": np.arange(len(pieces)) == tokenizer.unk_id, "num_bytes": find_byte_pieces(tokenizer)}
     starts_inside = ~((words.starts > 0) | words.is_apart | kinds["num_unknown"] | kinds["num_bytes"])
     is_apostrophe = np.array([piece in _APOSTROPHES for piece in pieces])
     parts_words = (words.standalone > 0) & ~is_apostrophe

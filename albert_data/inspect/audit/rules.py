@@ -20,15 +20,12 @@ VERDICTS = (OK, NOT_KNOWN, LOOK, BAD)  # from best to worst
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One check. limits: the lowest figures that are look and bad.
-
-    advice: clauses, divided by semicolons; `fit` leaves out those that name an option that is on.
-    """
+    """One check. limits: the lowest figures that are look and bad."""
 
     name: str
     title: str
     limits: tuple[float, float]
-    advice: str
+    advice: str  # clauses, divided by semicolons; `fit` leaves out those that name an option that is on
 
     def fit(self, options_on: Collection[str]) -> Rule:
         """The rule with the advice that is left for a build with these options on; "without" is for one that is."""

@@ -14,12 +14,7 @@ from albert_data.examples.pair_tasks import NO_LABEL
 from albert_data.inspect.audit.audit import audit_splits
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.anatomy import render_anatomy
-from albert_data.inspect.report import (
-    ShardReport,
-    describe_build,
-    list_counts,
-    list_tables,
-)
+from albert_data.inspect.report import ShardReport, describe_build, list_counts, list_tables
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.tables import format_figure
 from albert_data.report.charts import Plot, Series, make_ticks, share_ticks

@@ -61,19 +61,12 @@ _BYTE_SHIFT, _BIT_SHIFT = U64(40), U64(61)  # of a hash: 18 of the upper 24 bits
 
 
 class CutRule(NamedTuple):
-    """Where text may be cut. In kernels also pointers to the arrays.
+    """Where text may be cut. In kernels also pointers to the arrays."""
 
-    characters: uint64 [65536], of each character of the basic plane its flags << 32 | last << 16 | first: the last and
-        the first character of what it is normalised to
-    pairs: uint8 [FILTER_BYTES], a Bloom filter of the pairs of neighbours in all pieces
-    ascii_cuts: uint8 [32768], 1 where a cut may lie between two ASCII characters, at index first | second << 8
-    joins_spaces: whether several spaces can be a cut, as one can
-    """
-
-    characters: np.ndarray
-    pairs: np.ndarray
-    ascii_cuts: np.ndarray
-    joins_spaces: bool
+    characters: np.ndarray  # uint64 [65536]: flags << 32 | last << 16 | first, of what each character is normalised to
+    pairs: np.ndarray  # uint8 [FILTER_BYTES], a Bloom filter of the pairs of neighbours in all pieces
+    ascii_cuts: np.ndarray  # uint8 [32768], 1 for a cut between two ASCII characters, at first | second << 8
+    joins_spaces: bool  # whether several spaces can be a cut, as one can
 
 
 def make_rule(

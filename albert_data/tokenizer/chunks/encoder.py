@@ -46,18 +46,12 @@ _FIRST_COMPARED, _LATER_COMPARED = 200, 1  # sentences of the first slice that a
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkModel:
-    """What encoding by chunks needs of a tokenizer. Nothing in it changes, so threads share one.
+    """What encoding by chunks needs of a tokenizer. Nothing in it changes, so threads share one."""
 
-    rules: their trie is empty where the compiled loop finds no ids itself
-    encode: the library's own ids (int32) of each text
-    learn: the ids of chunks; the second argument tells whether they continue a word
-    is_compared: whether the library encodes a sample of all text too
-    """
-
-    rules: ChunkRules
-    encode: Callable[[list[bytes]], list[np.ndarray]]
-    learn: Callable[[list[bytes], bool], ChunkIds]
-    is_compared: bool = False
+    rules: ChunkRules  # their trie is empty where the compiled loop finds no ids itself
+    encode: Callable[[list[bytes]], list[np.ndarray]]  # the library's own ids (int32) of each text
+    learn: Callable[[list[bytes], bool], ChunkIds]  # the ids of chunks; the bool says whether they continue a word
+    is_compared: bool = False  # whether the library encodes a sample of all text too
 
 
 class ChunkEncoder:

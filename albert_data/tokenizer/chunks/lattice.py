@@ -20,30 +20,20 @@ _MAX_LIMIT = 2.0**31  # it is stored in the upper 32 bits of a tag (table.py)
 
 
 class Lattice(NamedTuple):
-    """Scratch buffers, an item for each position in a chunk, its end included. In kernels also pointers to them.
+    """Scratch buffers, an item for each position in a chunk, its end included. In kernels also pointers to them."""
 
-    best, second: float64, the scores of the best two ways to write the text up to there
-    starts: int64, where the last piece of the best way begins
-    pieces: int32, that piece
-    """
-
-    best: np.ndarray
-    second: np.ndarray
-    starts: np.ndarray
-    pieces: np.ndarray
+    best: np.ndarray  # float64, the score of the best way to write the text up to there
+    second: np.ndarray  # float64, that of the second best
+    starts: np.ndarray  # int64, where the last piece of the best way begins
+    pieces: np.ndarray  # int32, that piece
 
 
 class ChunkIds(NamedTuple):
-    """The ids of C chunks.
+    """The ids of C chunks."""
 
-    ids: int32, flat
-    lengths: int64 [C], ids of each chunk
-    limits: int64 [C], see find_limit
-    """
-
-    ids: np.ndarray
-    lengths: np.ndarray
-    limits: np.ndarray
+    ids: np.ndarray  # int32, flat
+    lengths: np.ndarray  # int64 [C], ids of each chunk
+    limits: np.ndarray  # int64 [C], see find_limit
 
 
 def make_lattice(capacity: int) -> Lattice:

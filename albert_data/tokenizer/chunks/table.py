@@ -103,88 +103,64 @@ _VISIBLE_SPACE = ord(VISIBLE_SPACE)
 
 
 class Table(NamedTuple):
-    """The table as Python has it.
+    """The table as Python has it."""
 
-    slots: uint64, a power of two of slots, see above
-    long_keys: uint8, the bytes of long chunks
-    long_ids: int64
-    counts: int64 [3], how many chunks there are, and items of long_keys and of long_ids
-    """
-
-    slots: np.ndarray
-    long_keys: np.ndarray
-    long_ids: np.ndarray
-    counts: np.ndarray
+    slots: np.ndarray  # uint64, a power of two of slots, see above
+    long_keys: np.ndarray  # uint8, the bytes of long chunks
+    long_ids: np.ndarray  # int64
+    counts: np.ndarray  # int64 [3], how many chunks there are, and items of long_keys and of long_ids
 
 
 class TablePointers(NamedTuple):
-    """The table as kernels have it. max_slot: the index of the last slot; max_...: how many may be there."""
+    """The table as kernels have it."""
 
     slots: Pointer
     long_keys: Pointer
     long_ids: Pointer
     counts: Pointer
-    max_slot: int
-    max_long_ids: int
-    max_chunks: int
+    max_slot: int  # the index of the last slot
+    max_long_ids: int  # how many may be there
+    max_chunks: int  # how many may be there
 
 
 class ChunkKey(NamedTuple):
-    """A chunk to look up: where it begins in the text, and the first three uint64 of its slot.
-
-    low: of a chunk of over INLINE_BYTES not used here, as its slot has an index there.
-    """
+    """A chunk to look up: where it begins in the text, and the first three uint64 of its slot."""
 
     begin: int
-    low: U64
+    low: U64  # of a chunk of over INLINE_BYTES not used here, as its slot has an index there
     high: U64
     tag: U64
 
 
 class ChunkRules(NamedTuple):
-    """What chunks a text has, and their ids.
-
-    trie: of a unigram model; of any other kind without pieces
-    first_is_inner: 1 if the first chunk of a sentence gets no "▁", like one that continues a word, else 0
-    """
+    """What chunks a text has, and their ids."""
 
     cuts: CutRule
-    trie: Trie
-    first_is_inner: int
+    trie: Trie  # of a unigram model; of any other kind without pieces
+    first_is_inner: int  # 1 if the first chunk of a sentence gets no "▁", like one that continues a word, else 0
 
 
 class EncodingScratch(NamedTuple):
-    """Scratch buffers.
+    """Scratch buffers."""
 
-    batch: uint64, see above
-    state: int64 [4], see _NUM_FRESH
-    score: float64 [1], the magnitude of the summed scores of the first ids of the sentence
-    text: uint8, lattice, ids: int32, for learn_chunk: the normalised text of one chunk, its lattice and its ids
-    """
-
-    batch: np.ndarray
-    state: np.ndarray
-    score: np.ndarray
-    text: np.ndarray
+    batch: np.ndarray  # uint64, see above
+    state: np.ndarray  # int64 [4], see _NUM_FRESH
+    score: np.ndarray  # float64 [1], the magnitude of the summed scores of the first ids of the sentence
+    text: np.ndarray  # uint8, for learn_chunk, as the rest: the normalised text of one chunk
     lattice: Lattice
-    ids: np.ndarray
+    ids: np.ndarray  # int32
 
 
 class EncodedSlice(NamedTuple):
-    """What encode_sentences fills in for S sentences.
+    """What encode_sentences fills in for S sentences."""
 
-    ids: uint16 or uint32, with a capacity of SPARE_IDS or more
-    lengths: int64 [S], ids of each sentence, or NOT_DONE
-    fresh: int64 [chunks, 3], of each fresh chunk its slot, begin and end
-    """
-
-    ids: np.ndarray
-    lengths: np.ndarray
-    fresh: np.ndarray
+    ids: np.ndarray  # uint16 or uint32, with a capacity of SPARE_IDS or more
+    lengths: np.ndarray  # int64 [S], ids of each sentence, or NOT_DONE
+    fresh: np.ndarray  # int64 [chunks, 3], of each fresh chunk its slot, begin and end
 
 
 class Work(NamedTuple):
-    """What the helpers of encode_sentences read and write. ids_capacity: of ids; learnt: the buffers of learn_chunk."""
+    """What the helpers of encode_sentences read and write."""
 
     text: Pointer
     cuts: Pointer
@@ -194,11 +170,11 @@ class Work(NamedTuple):
     batch: Pointer
     state: Pointer
     score: Pointer
-    learnt_text: Pointer
+    learnt_text: Pointer  # of EncodingScratch, as the lattice and learnt_ids
     lattice: Lattice
     learnt_ids: Pointer
     ids: Pointer
-    ids_capacity: int
+    ids_capacity: int  # of ids
     fresh: Pointer
 
 

@@ -39,23 +39,15 @@ _HASH_SHIFT, _BYTE_BITS = U64(40), U64(8)
 
 
 class TrieSettings(NamedTuple):
-    """What is not an array of a trie.
+    """What is not an array of a trie."""
 
-    root: a node
-    unknown_score: of an unknown character
-    max_score: the largest magnitude of a score
-    max_gain: the largest positive score, or 0
-    is_wide: whether ids take more than 16 bits
-    byte_fallback: whether SentencePiece must encode unknown characters
-    """
-
-    root: int
+    root: int  # a node
     unk_id: int
-    unknown_score: float
-    max_score: float
-    max_gain: float
-    is_wide: bool
-    byte_fallback: bool
+    unknown_score: float  # of an unknown character
+    max_score: float  # the largest magnitude of a score
+    max_gain: float  # the largest positive score, or 0
+    is_wide: bool  # whether ids take more than 16 bits
+    byte_fallback: bool  # whether SentencePiece must encode unknown characters
 
 
 class Trie(NamedTuple):
@@ -74,15 +66,11 @@ class Trie(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Nodes in the order of their creation, the root first.
+    """Nodes in the order of their creation, the root first."""
 
-    parents, labels: int32, the node above and the byte that leads from it to the node
-    ends: int32, 1 + the piece that ends there, or 0
-    """
-
-    parents: np.ndarray
-    labels: np.ndarray
-    ends: np.ndarray
+    parents: np.ndarray  # int32, the node above
+    labels: np.ndarray  # int32, the byte that leads from it to the node
+    ends: np.ndarray  # int32, 1 + the piece that ends there, or 0
 
 
 def make_trie(

@@ -60,18 +60,12 @@ _QUOTES, _QUOTE_MARK, _BLANK = "`'", np.uint8(ord('"')), np.uint8(ord(" "))
 
 
 class TextTable(NamedTuple):
-    """What each character becomes.
+    """What each character becomes."""
 
-    entries: uint32 [0x110000], see above
-    replacements: uint8, all of them
-    ascii: uint16 [128], what a byte becomes, and from bit 8 on 1 for a space and 2 for a quote
-    growth: bytes that one byte becomes, at most
-    """
-
-    entries: np.ndarray
-    replacements: np.ndarray
-    ascii: np.ndarray
-    growth: int
+    entries: np.ndarray  # uint32 [0x110000], see above
+    replacements: np.ndarray  # uint8, all of them
+    ascii: np.ndarray  # uint16 [128], what a byte becomes, and from bit 8 on 1 for a space and 2 for a quote
+    growth: int  # bytes that one byte becomes, at most
 
 
 @cache
@@ -237,14 +231,10 @@ def finds_cased(text: Pointer, begin: int, end: int, at_end: bool, entries: Poin
 
 @dataclass(frozen=True, kw_only=True)
 class CommaRule:
-    """What the rule makes of each of V pieces.
+    """What the rule makes of each of V pieces."""
 
-    ids: int64, flat; piece i becomes ids[offsets[i] : offsets[i + 1]]
-    offsets: int64 [V + 1]
-    """
-
-    ids: np.ndarray
-    offsets: np.ndarray
+    ids: np.ndarray  # int64, flat; piece i becomes ids[offsets[i] : offsets[i + 1]]
+    offsets: np.ndarray  # int64 [V + 1]
 
     def apply(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Apply the rule to the ids of all sentences; fills in the new lengths."""

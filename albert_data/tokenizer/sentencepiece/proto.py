@@ -29,15 +29,11 @@ NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """The settings of a model that decide where its text can be cut.
-
-    types: uint8 [vocabulary]
-    scores: float32 [vocabulary]
-    """
+    """The settings of a model that decide where its text can be cut."""
 
     model_type: int
-    types: np.ndarray
-    scores: np.ndarray
+    types: np.ndarray  # uint8 [vocabulary]
+    scores: np.ndarray  # float32 [vocabulary]
     byte_fallback: bool
     treat_whitespace_as_suffix: bool
     charsmap: bytes
