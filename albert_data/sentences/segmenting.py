@@ -17,21 +17,8 @@ import numpy as np
 
 from albert_data.kernels import I64, U64, Pointer, count_trailing_zeros, helper, item, kernel, load_u64, pointer, put
 from albert_data.kernels.fnv import FNV_BASIS, add_byte
-from albert_data.sentences.words import (
-    ENDS,
-    LEAD,
-    MAX_WORD,
-    MAYBE,
-    NAME,
-    NUMBER,
-    PRONOUN,
-    SPEECH,
-    STARTER,
-    TIME,
-    TITLE,
-    VOLUME,
-    make_table,
-)
+from albert_data.sentences import words
+from albert_data.sentences.abbreviations import MAX_WORD
 from albert_data.text.ascii import DIGIT_0, FULL_STOP, SMALL_A, SMALL_Z, SPACE, is_digit
 from albert_data.text.character_bits import FULL_STOPS
 from albert_data.text.unicode_tables import categories
@@ -186,7 +173,7 @@ def make_rule(language: str, abbreviations: str | None = None) -> SentenceRule:
     if language in _ASCII_STOPS:
         character, char_class = _ASCII_STOPS[language]
         ascii_classes[ord(character)] = char_class
-    hashes, word_classes = make_table(language, abbreviations)
+    hashes, word_classes = words.make_table(language, abbreviations)
     settings = np.array([len(hashes) - 1, language in _WITH_ORDINALS.split(), language == "en"], np.int64)
     return SentenceRule(np.zeros(0, np.uint8), ascii_classes, make_classes(), hashes, word_classes, settings)
 
@@ -461,7 +448,7 @@ def close_mark(line: Line, group: int, at: int) -> int:
 # its shape, the next word by whether sentences often begin with it.
 
 # What `is_ordinary` takes for abbreviations. Not NUMBER: "no", "sun" and "mar" are ordinary words, too.
-ABBREVIATIONS = TITLE | VOLUME | MAYBE | ENDS | TIME | NAME
+ABBREVIATIONS = words.TITLE | words.VOLUME | words.MAYBE | words.ENDS | words.TIME | words.NAME
 # Shapes of words: INITIAL is one letter, ACRONYM single letters joined by full stops, DIGITS digits alone, ORDINARY the
 # rest.
 ORDINARY, INITIAL, ACRONYM, DIGITS = range(4)
@@ -564,7 +551,7 @@ def is_initial(line: Line, word: int, word_end: int) -> bool:
 def is_starter(line: Line, word: int) -> bool:
     """Whether sentences often begin with the word at a position, and it is no initial."""
     word_end = find_word_end(line, word)
-    return not is_initial(line, word, word_end) and look_up(line.rule, word, word_end) & STARTER != 0
+    return not is_initial(line, word, word_end) and look_up(line.rule, word, word_end) & words.STARTER != 0
 
 
 @helper
@@ -591,7 +578,7 @@ def begins_with_lead(line: Line, word: int) -> bool:
     """Whether the sentence is short up to the word, and begins with a lead, as in "At half past 5 a.m."."""
     sentence = item(line.state, SENTENCE)
     first_end = min(find_word_end(line, sentence), word)
-    return word - sentence <= _MAX_LEAD and look_up(line.rule, sentence, first_end) & LEAD != 0
+    return word - sentence <= _MAX_LEAD and look_up(line.rule, sentence, first_end) & words.LEAD != 0
 
 
 @helper
@@ -603,7 +590,7 @@ def is_pronoun(line: Line, word: int) -> bool:
     at = word - 1
     while at > line.begin and word - at <= MAX_WORD and is_letter(class_before(line, at)):
         at = step_back(utf8, at)
-    return look_up(line.rule, at, word - 1) & PRONOUN != 0
+    return look_up(line.rule, at, word - 1) & words.PRONOUN != 0
 
 
 @helper
@@ -651,17 +638,17 @@ def ends_at_dot(line: Line, stop: int, next_word: int) -> bool:
         # In some languages it is an ordinal: 5. Januar, 24. 12. 2020. One of three digits or more is rather a year.
         return not has_ordinals or starts or (stop - word > 2 and first != DIGIT)
     classes = find_word_classes(line, word, last, stop)
-    if classes & TITLE != 0 or (classes & NUMBER != 0 and first == DIGIT):
+    if classes & words.TITLE != 0 or (classes & words.NUMBER != 0 and first == DIGIT):
         return False
-    if classes & VOLUME != 0 and (first == DIGIT or is_numeral_or_capital(line, next_word)):
+    if classes & words.VOLUME != 0 and (first == DIGIT or is_numeral_or_capital(line, next_word)):
         return False
-    if classes & TIME != 0 and begins_with_lead(line, word):
+    if classes & words.TIME != 0 and begins_with_lead(line, word):
         return False
-    if classes & (TIME | ENDS) != 0:
+    if classes & (words.TIME | words.ENDS) != 0:
         return first != DIGIT
-    if classes & NAME != 0:
+    if classes & words.NAME != 0:
         return starts or is_quote(class_before(line, next_word))
-    if classes & (VOLUME | MAYBE) != 0 or shape == ACRONYM:
+    if classes & (words.VOLUME | words.MAYBE) != 0 or shape == ACRONYM:
         return starts
     if shape == INITIAL:
         next_end = find_word_end(line, next_word)
@@ -813,12 +800,13 @@ def names_speaker(line: Line, at: int) -> bool:
     for _ in range(4):
         word_end = find_word_end(line, at)
         classes = look_up(line.rule, at, word_end)
-        if classes & SPEECH != 0:
+        if classes & words.SPEECH != 0:
             return True
         # A starter begins a sentence instead, except I: “Go!” I said.
-        if word_end == at or read_class(line.rule, at) != UPPER or (classes & STARTER != 0 and not is_i(line, at)):
+        is_new = classes & words.STARTER != 0 and not is_i(line, at)
+        if word_end == at or read_class(line.rule, at) != UPPER or is_new:
             return False
-        if classes & TITLE != 0 and class_at(line, word_end) == DOT:
+        if classes & words.TITLE != 0 and class_at(line, word_end) == DOT:
             word_end += 1
         at = skip_blanks(line, word_end)
         if at in (word_end, line.end):
@@ -1123,8 +1111,8 @@ def segment_lines(rule: SentenceRule, line_offsets: np.ndarray, segmented: Segme
     line_offsets: of the lines to segment, and the end of the last one.
     """
     size = len(rule.utf8)
-    words = pointer(rule.hashes), pointer(rule.word_classes), pointer(rule.settings)
-    found = SentenceRule(pointer(rule.utf8), pointer(rule.ascii_classes), pointer(rule.classes), *words)
+    tables = pointer(rule.hashes), pointer(rule.word_classes), pointer(rule.settings)
+    found = SentenceRule(pointer(rule.utf8), pointer(rule.ascii_classes), pointer(rule.classes), *tables)
     states = np.zeros(STATE_SIZE, np.int64)
     state, offsets = pointer(states), pointer(line_offsets)
     begins, ends = pointer(segmented.begins), pointer(segmented.ends)

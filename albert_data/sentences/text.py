@@ -15,17 +15,7 @@ from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.data import Lines, Text, slice_sentences
-from albert_data.sentences.segmenting import (
-    HAS_COLON,
-    HAS_COMMA,
-    HAS_STOP,
-    IS_NUMBERED,
-    IS_QUOTED,
-    LEADS_IN,
-    Segmented,
-    make_rule,
-    segment_lines,
-)
+from albert_data.sentences import segmenting
 from albert_data.text.languages import decode_language
 
 _MAX_HEADING = 200  # bytes
@@ -64,7 +54,7 @@ def split_sentences(text: str, language: str = "en", abbreviations: str | None =
     return [part.decode() for part in slice_sentences(found.utf8, found.sentence_begins, found.sentence_ends)]
 
 
-def _segment(lines: Lines, config: TextConfig) -> Segmented:
+def _segment(lines: Lines, config: TextConfig) -> segmenting.Segmented:
     """Where sentences begin and end, and of what kind each line is."""
     num_lines = len(lines.line_offsets) - 1
     capacity = len(lines.utf8) // _MIN_SENTENCE + num_lines + 1
@@ -72,10 +62,10 @@ def _segment(lines: Lines, config: TextConfig) -> Segmented:
     counts, kinds = np.empty(num_lines, np.int64), np.empty(num_lines, np.uint8)
     filled = 0
     for code, first, last in _group_by_language(lines, config.language):
-        rule = make_rule(code, config.abbreviations)._replace(utf8=lines.utf8)
-        part = Segmented(begins, ends, counts[first:last], kinds[first:last])
-        filled = segment_lines(rule, lines.line_offsets[first : last + 1], part, filled)
-    return Segmented(begins[:filled], ends[:filled], counts, kinds)
+        rule = segmenting.make_rule(code, config.abbreviations)._replace(utf8=lines.utf8)
+        part = segmenting.Segmented(begins, ends, counts[first:last], kinds[first:last])
+        filled = segmenting.segment_lines(rule, lines.line_offsets[first : last + 1], part, filled)
+    return segmenting.Segmented(begins[:filled], ends[:filled], counts, kinds)
 
 
 def _group_by_language(lines: Lines, language: str) -> list[tuple[str, int, int]]:
@@ -105,17 +95,18 @@ def _find_headings(lines: Lines, kinds: np.ndarray) -> np.ndarray:
     that end without a comma, too, may also stand before a line that is long or ends in a comma. A number, a line that
     ends in a colon, and one that leads in the quotation on the next line: these before any line except another one.
 
-    kinds: uint8, see `Segmented`.
+    kinds: uint8, see `segmenting.Segmented`.
     """
-    has_stop, has_colon, is_numbered = kinds & HAS_STOP > 0, kinds & HAS_COLON > 0, kinds & IS_NUMBERED > 0
+    has_stop, has_colon = kinds & segmenting.HAS_STOP > 0, kinds & segmenting.HAS_COLON > 0
+    is_numbered = kinds & segmenting.IS_NUMBERED > 0
     is_first, is_last = np.zeros(len(kinds), bool), np.zeros(len(kinds), bool)  # of their documents
     is_first[lines.document_offsets[:-1]] = is_last[lines.document_offsets[1:] - 1] = True
-    leads_in = (kinds & LEADS_IN > 0) & (np.roll(kinds, -1) & IS_QUOTED > 0)
+    leads_in = (kinds & segmenting.LEADS_IN > 0) & (np.roll(kinds, -1) & segmenting.IS_QUOTED > 0)
     introduces = has_colon | is_numbered | leads_in
     introduces &= ~is_last & ~np.roll(introduces, -1)
     is_short = np.diff(lines.line_offsets) <= _MAX_HEADING
     is_title = is_numbered | (~has_stop & (is_short | has_colon))
-    is_text = ~is_title | (kinds & HAS_COMMA > 0)
+    is_text = ~is_title | (kinds & segmenting.HAS_COMMA > 0)
     found: np.ndarray = _find_runs(is_title, ~is_title & has_stop, is_first, is_last)
     found |= _find_runs(~is_text, is_text, is_first, is_last) | introduces
     return found

@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 
 from albert_data.kernels.fnv import hash_bytes
-from albert_data.sentences.abbreviations import MAX_WORD as MAX_WORD
 
 _PATH = Path(__file__).with_name("abbreviations.txt")
 # A word class is a bit, since a word may be of several.

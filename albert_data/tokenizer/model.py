@@ -27,15 +27,7 @@ from albert_data.tokenizer.kinds import Kind, TextEncoder, id_dtype_of
 from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, match_words, parse_words, read_words
 from albert_data.tokenizer.library import LibraryKind, include_spaces
 from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME, SentencePieceKind, name_specials
-from albert_data.tokenizer.tokenizer_json import (
-    JSON_NAME,
-    ROLES,
-    VOCAB_NAME,
-    is_json,
-    is_wordpiece,
-    parse_json,
-    read_vocab,
-)
+from albert_data.tokenizer.tokenizer_json import JSON_NAME, ROLES, VOCAB_NAME
 from albert_data.tokenizer.wordpiece import WordPieceKind
 from albert_data.tokenizer.words import WordRule, check_marks
 
@@ -158,15 +150,15 @@ class Tokenizer:
 
 
 def _make_kind(model: bytes, name: str, normalization: str) -> Kind:
-    if not is_json(model, name):
+    if not tokenizer_json.is_json(model, name):
         return SentencePieceKind(model, name, normalization)
     if normalization != "none":
         raise TokenizerError(
             f"{name} has rules of its own for case and accents; --normalization {normalization} is for SentencePiece "
             "models, so leave it out"
         )
-    values = parse_json(model, name)
-    if is_wordpiece(values):
+    values = tokenizer_json.parse_json(model, name)
+    if tokenizer_json.is_wordpiece(values):
         return WordPieceKind(values, name)
     slow_reason = explain_slow(values)
     return (LibraryKind if slow_reason else ByteLevelKind)(values, name, slow_reason)
@@ -193,9 +185,9 @@ def load_tokenizer(
     except OSError as error:
         raise TokenizerError(f"tokenizer {path} can't be read: {error.strerror}") from error
     if path.suffix == ".txt":
-        model = read_vocab(path, model)
+        model = tokenizer_json.read_vocab(path, model)
     if specials:
-        rename = tokenizer_json.name_specials if is_json(model, path.name) else name_specials
+        rename = tokenizer_json.name_specials if tokenizer_json.is_json(model, path.name) else name_specials
         model = rename(model, specials, f"tokenizer {path}")
     tokenizer = Tokenizer(model, f"tokenizer {path}", normalization, read_words(words))
     for role in specials or ():

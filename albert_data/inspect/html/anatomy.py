@@ -17,18 +17,8 @@ from albert_data.examples.pair_tasks import IN_ORDER, NO_LABEL, RANDOM_B, SWAPPE
 from albert_data.inspect.statistics import Statistics
 from albert_data.report.page import escape
 from albert_data.sentences.text import split_sentences
-from albert_data.shards.decoding import (
-    KEPT,
-    MASKED,
-    PLAIN,
-    RANDOM,
-    Example,
-    Token,
-    find_segments,
-    find_starts,
-    name_kind,
-    name_piece,
-)
+from albert_data.shards import decoding
+from albert_data.shards.decoding import Example, Token
 from albert_data.shards.reader import Shards
 from albert_data.text.wording import count_of, format_share
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
@@ -82,7 +72,7 @@ def read_segments(shards: Shards, row: int) -> list[Segment]:
     config, text = manifest.config.examples, manifest.find_text_config(example.source)
     rule = shards.tokenizer.word_rule(config)
     segments = []
-    for name, begin, end in find_segments(example):
+    for name, begin, end in decoding.find_segments(example):
         decoded = shards.tokenizer.decode(example.original_ids[begin:end]).strip()
         sentences = split_sentences(decoded, text.language, text.abbreviations) if text.sentences == "prose" else []
         spans = _find_spans(_find_words(example, begin, end, shards, rule), config.span_gap)
@@ -92,7 +82,7 @@ def read_segments(shards: Shards, row: int) -> list[Segment]:
 
 def _find_words(example: Example, begin: int, end: int, shards: Shards, rule: WordRule) -> Iterator[Word]:
     tokenizer, original = shards.tokenizer, example.original_ids
-    starts = find_starts(original[begin:end], rule, tokenizer.specials.is_special)
+    starts = decoding.find_starts(original[begin:end], rule, tokenizer.specials.is_special)
     masked = set(example.masked_positions.tolist())
     word: Word = []
     for at in range(begin, end):
@@ -100,8 +90,8 @@ def _find_words(example: Example, begin: int, end: int, shards: Shards, rule: Wo
             yield word
             word = []
         here, there = int(original[at]), int(example.input_ids[at])
-        kind = name_kind(here, there, tokenizer) if at in masked else PLAIN
-        names = (name_piece(tokenizer.piece_texts[i]) for i in (here, there))
+        kind = decoding.name_kind(here, there, tokenizer) if at in masked else decoding.PLAIN
+        names = (decoding.name_piece(tokenizer.piece_texts[i]) for i in (here, there))
         word.append(Token(kind, *names))
     if word:
         yield word
@@ -109,7 +99,7 @@ def _find_words(example: Example, begin: int, end: int, shards: Shards, rule: Wo
 
 def _find_spans(words: Iterator[Word], gap: int) -> Iterator[tuple[bool, list[Word]]]:
     """A span is a longest sequence of masked words, or without a gap between spans, each masked word."""
-    for is_masked, group in groupby(words, key=lambda word: all(token.kind != PLAIN for token in word)):
+    for is_masked, group in groupby(words, key=lambda word: all(token.kind != decoding.PLAIN for token in word)):
         if is_masked and not gap:
             yield from ((True, [word]) for word in group)
         else:
@@ -228,7 +218,7 @@ def _render_span(is_masked: bool, words: Sequence[Word], unit: str) -> str:
 
 
 def _render_piece(token: Token) -> str:
-    shown = "" if token.kind == PLAIN else f'<bdi class="{token.kind}">{escape(token.shown)}</bdi>'
+    shown = "" if token.kind == decoding.PLAIN else f'<bdi class="{token.kind}">{escape(token.shown)}</bdi>'
     return f'<span class="piece"><bdi>{escape(token.original)}</bdi>{shown}</span>'
 
 
@@ -252,5 +242,5 @@ def _explain_kinds(segments: Sequence[Segment], config: ExampleConfig) -> str:
     return (
         f"Each masked token is drawn by itself: {to_mask} show [MASK], {random} show a piece drawn at random, and "
         f"{kept} stay. All are to be predicted, so the model can't trust what it sees. In this row: "
-        f"{kinds[MASKED]:,} [MASK], {kinds[RANDOM]:,} random, {kinds[KEPT]:,} unchanged."
+        f"{kinds[decoding.MASKED]:,} [MASK], {kinds[decoding.RANDOM]:,} random, {kinds[decoding.KEPT]:,} unchanged."
     )

@@ -21,16 +21,6 @@ from albert_data.tokenizer.buffers import Sentences, grow
 from albert_data.tokenizer.chunks import table
 from albert_data.tokenizer.chunks.cutting import BLOCK, PADDING, make_cut_scratch, mark_cuts
 from albert_data.tokenizer.chunks.lattice import ChunkIds
-from albert_data.tokenizer.chunks.table import (
-    NOT_DONE,
-    SLOT,
-    SPARE_IDS,
-    ChunkRules,
-    EncodedSlice,
-    Table,
-    make_encoding_scratch,
-    make_slots,
-)
 
 FIRST_SLOTS, MAX_SLOTS = 1 << 18, 1 << 21  # of 32 bytes
 MAX_KEY_BYTES = 24 << 20  # of chunks of over 16 bytes
@@ -48,7 +38,7 @@ _FIRST_COMPARED, _LATER_COMPARED = 200, 1  # sentences of the first slice that a
 class ChunkModel:
     """What encoding by chunks needs of a tokenizer. Nothing in it changes, so threads share one."""
 
-    rules: ChunkRules  # their trie is empty where the compiled loop finds no ids itself
+    rules: table.ChunkRules  # their trie is empty where the compiled loop finds no ids itself
     encode: Callable[[list[bytes]], list[np.ndarray]]  # the library's own ids (int32) of each text
     learn: Callable[[list[bytes], bool], ChunkIds]  # the ids of chunks; the bool says whether they continue a word
     is_compared: bool = False  # whether the library encodes a sample of all text too
@@ -61,15 +51,16 @@ class ChunkEncoder:
         self._model, self._rules = model, model.rules
         self._dtype: type[Any] = np.uint32 if self._rules.trie.settings.is_wide else np.uint16
         self._cuts, self._cut_scratch = np.empty(0, np.uint64), make_cut_scratch()
-        self._scratch = make_encoding_scratch()
+        self._scratch = table.make_encoding_scratch()
         self._id_buffers = [np.empty(0, self._dtype)] * _LOOK_UPS
         self._num_compared = _FIRST_COMPARED if model.is_compared else 0
         self._clear()
-        table.copy_slots(np.zeros(SLOT, np.uint64), np.zeros(2 * SLOT, np.uint64))  # compiled before much text needs it
+        # It is compiled before much text needs it.
+        table.copy_slots(np.zeros(table.SLOT, np.uint64), np.zeros(2 * table.SLOT, np.uint64))
 
     def _clear(self) -> None:
-        self._table = Table(
-            slots=make_slots(FIRST_SLOTS),
+        self._table = table.Table(
+            slots=table.make_slots(FIRST_SLOTS),
             long_keys=np.empty(1 << 16, np.uint8),
             long_ids=np.empty(1 << 12, np.int64),
             counts=np.zeros(3, np.int64),
@@ -125,7 +116,7 @@ class ChunkEncoder:
             lengths[:] = [len(ids) for ids in found]
             return np.concatenate(found).astype(self._dtype)
         ids = self._look_up(sentences, lengths, look_ups - 1)
-        rest = np.flatnonzero(lengths == NOT_DONE)
+        rest = np.flatnonzero(lengths == table.NOT_DONE)
         if len(rest) == 0:
             return ids
         lengths_of_rest = np.empty(len(rest), np.int64)
@@ -141,11 +132,11 @@ class ChunkEncoder:
         self._reserve(num_bytes)
         # Hardly any text has more ids than bytes and a "▁" for each sentence. A sentence for whose ids no capacity is
         # left is NOT_DONE (table.write_ids).
-        capacity = num_bytes + len(lengths) + SPARE_IDS
+        capacity = num_bytes + len(lengths) + table.SPARE_IDS
         ids = self._id_buffers[buffer_index] = grow(self._id_buffers[buffer_index], capacity)
-        free_slots = len(self._table.slots) // SLOT - int(self._table.counts[0])
+        free_slots = len(self._table.slots) // table.SLOT - int(self._table.counts[0])
         # Each fresh chunk has a byte or more, and takes a free slot.
-        out = EncodedSlice(ids, lengths, np.empty((min(num_bytes, free_slots), 3), np.int64))
+        out = table.EncodedSlice(ids, lengths, np.empty((min(num_bytes, free_slots), 3), np.int64))
         filled, num_fresh = table.encode_sentences(sentences, self._cuts, self._rules, self._table, self._scratch, out)
         if num_fresh:
             self._learn(sentences.utf8, *out.fresh[:num_fresh].T.copy())
@@ -154,11 +145,11 @@ class ChunkEncoder:
     def _reserve(self, num_bytes: int) -> None:
         """Reserve capacity for the chunks of so much text. A table a third full is doubled, or begun anew if large."""
         num_chunks, num_key_bytes, num_ids = self._table.counts.tolist()
-        num_slots = len(self._table.slots) // SLOT
+        num_slots = len(self._table.slots) // table.SLOT
         if 3 * num_chunks > MAX_SLOTS or num_key_bytes > MAX_KEY_BYTES or num_ids > MAX_IDS:
             self._clear()
         elif 3 * num_chunks > num_slots:
-            slots = make_slots(2 * num_slots)
+            slots = table.make_slots(2 * num_slots)
             table.copy_slots(self._table.slots, slots)
             self._table = self._table._replace(slots=slots)
         _, num_key_bytes, num_ids = self._table.counts.tolist()

@@ -22,18 +22,9 @@ from albert_data.tokenizer.chunks.lattice import ChunkIds, encode_chunks
 from albert_data.tokenizer.chunks.table import ChunkRules
 from albert_data.tokenizer.chunks.trie import Trie, make_trie
 from albert_data.tokenizer.kinds import Kind, id_dtype_of
+from albert_data.tokenizer.sentencepiece import proto
 from albert_data.tokenizer.sentencepiece.albert import CommaRule, make_comma_rule, normalise, normalise_text
 from albert_data.tokenizer.sentencepiece.cuts import explain_unsafe, make_cut_rule
-from albert_data.tokenizer.sentencepiece.proto import (
-    NORMAL,
-    UNIGRAM,
-    USER_DEFINED,
-    ModelSettings,
-    change_prefix,
-    hide_pieces,
-    name_pieces,
-    read_settings,
-)
 from albert_data.tokenizer.tokenizer_json import choose_names, find_specials
 
 MODEL_NAME = "spiece.model"
@@ -61,7 +52,7 @@ class SentencePieceKind(Kind):
         own = {"unk": self.processor.unk_id(), "pad": self.processor.pad_id()}  # negative for none
         self.specials = find_specials(self.pieces, name, {role: i for role, i in own.items() if i >= 0})
         if len(found := np.flatnonzero(self.settings.is_matched & self.specials.is_special)):
-            self._load(hide_pieces(model, found.tolist()))
+            self._load(proto.hide_pieces(model, found.tolist()))
             spelt = ", ".join(self.pieces[i] for i in found)
             self.note = f"{name} finds {spelt:.80} in text; a build does not, as text never gives a special piece"
         self.is_ordinary = self.settings.is_matched & ~self.specials.is_special
@@ -71,7 +62,7 @@ class SentencePieceKind(Kind):
     def _load(self, model: bytes) -> None:
         try:
             self.processor.LoadFromSerializedProto(model)
-            self._model, self.settings = model, read_settings(model)
+            self._model, self.settings = model, proto.read_settings(model)
         except (RuntimeError, OSError, UnicodeDecodeError) as error:  # its message may quote bytes that are not UTF-8
             what = f"{self._name} is no SentencePiece model; train one with `albert-data vocab`"
             raise TokenizerError(what) from error
@@ -110,7 +101,7 @@ def name_specials(model: bytes, specials: Mapping[str, str], name: str) -> bytes
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         pieces = processor.id_to_piece(list(range(processor.get_piece_size())))
         names = choose_names(pieces, specials, name)
-        return name_pieces(model, {pieces.index(piece): usual for piece, usual in names.items()})
+        return proto.name_pieces(model, {pieces.index(piece): usual for piece, usual in names.items()})
     except (RuntimeError, OSError, ValueError) as error:
         raise TokenizerError(f"{name} is no SentencePiece model, or a damaged one; copy or train it again") from error
 
@@ -147,18 +138,18 @@ class SentencePieceEncoder:
 
 
 def make_chunk_model(
-    model: bytes, settings: ModelSettings, processor: sentencepiece.SentencePieceProcessor, pieces: list[str]
+    model: bytes, settings: proto.ModelSettings, processor: sentencepiece.SentencePieceProcessor, pieces: list[str]
 ) -> ChunkModel:
     """Raises ValueError if the model's table of replacements is damaged."""
     trie = _make_trie(settings, pieces, processor.unk_id())
     # Chunks after a space get a "▁", those inside a word do not. The model itself does one of both.
-    changed = change_prefix(model, add_dummy_prefix=not settings.add_dummy_prefix)
+    changed = proto.change_prefix(model, add_dummy_prefix=not settings.add_dummy_prefix)
     other = sentencepiece.SentencePieceProcessor(model_proto=changed)
     outer, inner = (processor, other) if settings.add_dummy_prefix else (other, processor)
 
     def learn(texts: list[bytes], is_inner: bool) -> ChunkIds:
         chosen = inner if is_inner else outer
-        if settings.model_type != UNIGRAM:
+        if settings.model_type != proto.UNIGRAM:
             return join_ids(encode_whole(chosen, texts))  # BPE has no scores to round
         normal = chosen.normalize(texts)
         offsets = np.cumsum([0, *map(len, normal)], dtype=np.int64)
@@ -178,21 +169,21 @@ def encode_whole(processor: sentencepiece.SentencePieceProcessor, sentences: lis
     return encoded
 
 
-def _make_trie(settings: ModelSettings, pieces: list[str], unk_id: int) -> Trie:
+def _make_trie(settings: proto.ModelSettings, pieces: list[str], unk_id: int) -> Trie:
     """The pieces that text is matched against: all ordinary ones of a unigram model, none of a BPE model.
 
     SentencePiece ignores the scores of user-defined pieces. Each gets 0.1 for each of its bytes after the first, so it
     nearly always wins. (Versions before 0.2.3 computed others.)
     """
-    matched = np.flatnonzero(settings.is_matched & (settings.model_type == UNIGRAM))
+    matched = np.flatnonzero(settings.is_matched & (settings.model_type == proto.UNIGRAM))
     scores = settings.scores.astype(np.float64)
-    for i in np.flatnonzero(settings.types == USER_DEFINED):
+    for i in np.flatnonzero(settings.types == proto.USER_DEFINED):
         scores[i] = len(pieces[i].encode()) * 0.1 - 0.1
     return make_trie(
         [pieces[i] for i in matched.tolist()],
         matched,
         scores[matched],
-        lowest_score=float(settings.scores[settings.types == NORMAL].min()),
+        lowest_score=float(settings.scores[settings.types == proto.NORMAL].min()),
         unk_id=unk_id,
         vocab_size=len(pieces),
         byte_fallback=settings.byte_fallback,
