@@ -15,7 +15,7 @@ from albert_data.corpus.damage import REASONS
 from albert_data.corpus.lines.encodings import describe_encodings
 from albert_data.inspect import view
 from albert_data.inspect.choice import RowChoice, choose_rows
-from albert_data.inspect.statistics import QUANTILES, Figure, Statistics, count_scripts, measure
+from albert_data.inspect.statistics import QUANTILES, Statistics, count_scripts, measure
 from albert_data.inspect.tables import WIDTH, FigureTable, fill, format_figure, lay_out, tabulate_sources
 from albert_data.shards.advice import describe_losses, list_removed
 from albert_data.shards.manifest import DamagedInputs, Manifest
@@ -54,11 +54,6 @@ class ShardReport:
     def manifest(self) -> Manifest:
         return self.shards.manifest
 
-    @property
-    def pieces(self) -> list[str]:
-        """What each piece is in text."""
-        return self.shards.tokenizer.piece_texts
-
     def to_text(self, width: int = WIDTH, *, colour: bool = False) -> str:
         """The summary in 80 columns as far as names allow, then the rows in at most `width`."""
         page = "\n\n".join(filter(None, map("\n".join, _list_sections(self))))
@@ -72,7 +67,7 @@ class ShardReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The same for JSON. Its names are stable: a key is added, but not renamed, in a later version."""
-        pieces = self.pieces
+        pieces = self.shards.tokenizer.piece_texts
         return {
             "folder": name_as_text(self.shards.folder),
             **self.manifest.to_summary(),
@@ -150,7 +145,7 @@ def format_bytes(num_bytes: int) -> str:
 
 def list_tables(report: ShardReport) -> Iterator[FigureTable]:
     """What was measured, and what the build noted."""
-    manifest, statistics = report.manifest, report.statistics
+    manifest, statistics, pieces = report.manifest, report.statistics, report.shards.tokenizer.piece_texts
     yield FigureTable(_tabulate_splits(manifest))
     if statistics:
         yield FigureTable([["Figures", "intended", *statistics], *_tabulate_figures(statistics)])
@@ -162,7 +157,7 @@ def list_tables(report: ShardReport) -> Iterator[FigureTable]:
     for name, measured in statistics.items():
         if measured.by_source:
             yield tabulate_sources(f"Sources of {name}", measured.by_source)
-        if len(scripts := tabulate_scripts(name, measured, report.pieces)) > 2:
+        if len(scripts := tabulate_scripts(name, measured, pieces)) > 2:
             yield FigureTable(scripts)
     found = [(item.encoding, escape_controls(item.path)) for item in manifest.inputs if item.encoding]
     damage = [
@@ -199,15 +194,9 @@ def _tabulate_figures(statistics: Mapping[str, Statistics]) -> Iterator[list[str
     """For each figure its name in words, what is intended, and what each split realises."""
     for figures in zip(*(measured.figures for measured in statistics.values()), strict=True):
         name, intended, _ = figures[0]
+        label = _LABELS.get(name) or f"spans of {count_of(int(name.removeprefix('spans_of_')), 'word')}"
         cells = (format_figure(name, value) for value in (intended, *(figure.realised for figure in figures)))
-        yield [label_figure(figures[0]), *cells]
-
-
-def label_figure(figure: Figure) -> str:
-    """The name of a figure in words."""
-    if figure.name in _LABELS:
-        return _LABELS[figure.name]
-    return f"spans of {count_of(int(figure.name.removeprefix('spans_of_')), 'word')}"
+        yield [label, *cells]
 
 
 def _tabulate_row_lens(statistics: Mapping[str, Statistics]) -> list[list[str]]:

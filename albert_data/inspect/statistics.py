@@ -108,11 +108,8 @@ class Statistics:
         return [(first, last, sum(self.row_lens[first : last + 1])) for first, last in bounds]
 
     @property
-    def figures(self) -> tuple[Figure, ...]:
+    def figures(self) -> Iterator[Figure]:
         """Figures with what was intended. Their names are JSON keys."""
-        return tuple(self._find_figures())
-
-    def _find_figures(self) -> Iterator[Figure]:
         config, (*pairs, unpaired) = self.config, self.label_counts
         yield Figure("masked_share", config.mask_prob, divide(self.num_masked, self.num_maskable))
         intended = [*span_shares(config.longest_span, config.masking).tolist(), 0.0]

@@ -103,16 +103,14 @@ def render_charts(charts: Iterable[Chart]) -> str:
 
 
 def _render_chart(chart: Chart) -> str:
-    table = render_details("The figures", render_table(chart.table[0], chart.table[1:])) if chart.table else ""
+    table = ""
+    if chart.table:  # hidden until the reader opens it
+        rows = render_table(chart.table[0], chart.table[1:])
+        table = f"<details><summary>The figures</summary>{rows}</details>"
     return (
         f'<figure class="card" id="chart-{chart.name}"><h3>{escape(chart.title)}</h3>{chart.svg}'
         f"<figcaption>{escape(chart.says)}</figcaption>{table}</figure>"
     )
-
-
-def render_details(summary: str, body: str) -> str:
-    """HTML that is hidden until the reader opens it."""
-    return f"<details><summary>{escape(summary)}</summary>{body}</details>"
 
 
 def render_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "", kind: str = "") -> str:

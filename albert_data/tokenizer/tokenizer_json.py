@@ -217,17 +217,14 @@ def describe_special(piece_id: int, piece: str) -> dict[str, Any]:
 def describe_template(cls: str, cls_id: int, sep: str, sep_id: int) -> dict[str, Any]:
     """The templates [CLS] A [SEP] and [CLS] A [SEP] B [SEP]; B and its [SEP] are of type 1."""
 
-    def special(name: str, type_id: int) -> dict[str, Any]:
-        return {"SpecialToken": {"id": name, "type_id": type_id}}
+    def part(kind: str, name: str, type_id: int) -> dict[str, Any]:
+        return {kind: {"id": name, "type_id": type_id}}
 
-    def segment(name: str, type_id: int) -> dict[str, Any]:
-        return {"Sequence": {"id": name, "type_id": type_id}}
-
-    single = [special(cls, 0), segment("A", 0), special(sep, 0)]
+    single = [part("SpecialToken", cls, 0), part("Sequence", "A", 0), part("SpecialToken", sep, 0)]
     return {
         "type": "TemplateProcessing",
         "single": single,
-        "pair": [*single, segment("B", 1), special(sep, 1)],
+        "pair": [*single, part("Sequence", "B", 1), part("SpecialToken", sep, 1)],
         "special_tokens": {
             name: {"id": name, "ids": [i], "tokens": [name]} for name, i in ((cls, cls_id), (sep, sep_id))
         },

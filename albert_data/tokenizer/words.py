@@ -49,17 +49,14 @@ def read_codes(text: str) -> tuple[range, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class WordRule:
-    """Which pieces begin words: a word begins where `standalone` of a piece + `starts` of the next one is above 0.
+    """Which pieces begin words: a word begins where `standalone` of a piece + `starts` of the next one is above 0."""
 
-    starts: int8 [vocabulary], 1 if a word begins at the piece, 0 if only after a standalone one, NEVER if not even so
-    standalone: int8 [vocabulary], 1 if a word begins after the piece, and CLAUSE if a clause may end there, too; 0 if
-        only where the next piece's `starts` is 1, NEVER if not even so
-    lexicon: no word begins at a token that the word list joins to the one before; None without a list
-    """
-
+    # int8 [vocabulary], 1 if a word begins at the piece, 0 if only after a standalone one, NEVER if not even so
     starts: np.ndarray
+    # int8 [vocabulary], 1 if a word begins after the piece, and CLAUSE if a clause may end there, too; 0 if only where
+    # the next piece's `starts` is 1, NEVER if not even so
     standalone: np.ndarray
-    lexicon: Lexicon | None = None
+    lexicon: Lexicon | None = None  # no word begins at a token that it joins to the one before; None without a list
 
     @classmethod
     def from_pieces(cls, pieces: Sequence[str], lexicon: Lexicon | None = None) -> WordRule:

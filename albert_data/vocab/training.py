@@ -35,16 +35,9 @@ _THREADS = 16
 class VocabularyTooLarge(TokenizerError):
     """The text has too few different pieces. largest: the largest size that it supports."""
 
-    def __init__(self, vocab_size: int, largest: int) -> None:
-        self._arguments = vocab_size, largest
-        super().__init__(
-            f"a vocabulary of {vocab_size:,} pieces is larger than the text supports; "
-            f"the largest possible is {largest:,}: pass --vocab-size {largest}, or more text"
-        )
-        self.vocab_size, self.largest = vocab_size, largest
-
-    def __reduce__(self) -> tuple[type[VocabularyTooLarge], tuple[int, int]]:
-        return type(self), self._arguments
+    def __init__(self, message: str, largest: int = 0) -> None:
+        super().__init__(message)
+        self.largest = largest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +95,12 @@ def _train(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trai
         return trainer(_replace_lost(sentences, config, alphabet) + unknown, options)
     except RuntimeError as error:
         if found := re.search(r"set it to a value <= (\d+)", str(error)):
-            raise VocabularyTooLarge(config.vocab_size, int(found.group(1))) from error
+            largest = int(found.group(1))
+            raise VocabularyTooLarge(
+                f"a vocabulary of {config.vocab_size:,} pieces is larger than the text supports; the largest possible "
+                f"is {largest:,}: pass --vocab-size {largest}, or more text",
+                largest,
+            ) from error
         raise TokenizerError(f"SentencePiece can't train on this text: {str(error).strip()}") from error
 
 

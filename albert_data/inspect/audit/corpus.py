@@ -96,7 +96,8 @@ def find_lost(characters: np.ndarray, tokenizer: Tokenizer) -> tuple[int, list[L
     if the result is encoded as <unk>. Changes of case and of compatibility forms, such as full-width
     letters, are no loss.
     """
-    codes = [code for code in np.flatnonzero(characters).tolist() if _is_visible(chr(code))]
+    found = map(chr, np.flatnonzero(characters).tolist())
+    codes = [ord(one) for one in found if one in JOINERS or unicodedata.category(one)[0] not in "CZ"]
     normalised = [tokenizer.normalise(chr(code)).replace(VISIBLE_SPACE, "").strip() for code in codes]
     ids, offsets = tokenizer.encode(normalised)
     num_unk = np.diff(np.concatenate(([0], np.cumsum(ids == tokenizer.unk_id)))[offsets]).tolist()
@@ -105,10 +106,6 @@ def find_lost(characters: np.ndarray, tokenizer: Tokenizer) -> tuple[int, list[L
         if how := _explain(chr(code), after, unk > 0):
             lost.append(Lost(chr(code), int(characters[code]), how))
     return int(characters[codes].sum()), sorted(lost, key=lambda one: (-one.count, one.character))
-
-
-def _is_visible(character: str) -> bool:
-    return character in JOINERS or unicodedata.category(character)[0] not in "CZ"
 
 
 def _explain(character: str, after: str, is_unk: bool) -> str:

@@ -98,15 +98,11 @@ class ChunkEncoder:
         self._cuts = grow(self._cuts, len(text) // BLOCK)  # the padding is a block or more, so this rounds up
         mark_cuts(text, len(text) - PADDING, self._rules.cuts, self._cuts, self._cut_scratch)
         part = Sentences(text, begins - first, ends - first)
-        if not self._rules.cuts.joins_spaces:
-            self._keep_last_spaces(part)
+        if not self._rules.cuts.joins_spaces:  # no cuts at spaces that end a sentence: its last chunk has them
+            lasts = part.ends[ends > begins] - 1
+            lasts = lasts[text[lasts] == ord(" ")]
+            np.bitwise_and.at(self._cuts, lasts // BLOCK, ~(np.uint64(1) << (lasts % BLOCK).astype(np.uint64)))
         return self._encode(part, lengths, _LOOK_UPS)
-
-    def _keep_last_spaces(self, sentences: Sentences) -> None:
-        """Remove the cuts at spaces that end a sentence, so that its last chunk has them."""
-        lasts = sentences.ends[sentences.ends > sentences.begins] - 1
-        lasts = lasts[sentences.utf8[lasts] == ord(" ")]
-        np.bitwise_and.at(self._cuts, lasts // BLOCK, ~(np.uint64(1) << (lasts % BLOCK).astype(np.uint64)))
 
     def _encode(self, sentences: Sentences, lengths: np.ndarray, look_ups: int) -> np.ndarray:
         """The ids of sentences after at most `look_ups` look-ups. The library encodes what these leave."""
@@ -165,12 +161,10 @@ class ChunkEncoder:
             chosen = np.flatnonzero(is_inner == inner)
             texts = [text[begins[i] : ends[i]].tobytes() for i in chosen.tolist()]
             if texts:
-                self._store(slots[chosen], self._model.learn(texts, inner))
-
-    def _store(self, slots: np.ndarray, found: ChunkIds) -> None:
-        num_ids = int(self._table.counts[2]) + len(found.ids)
-        self._table = self._table._replace(long_ids=grow(self._table.long_ids, num_ids))
-        table.store_chunks(slots, found, self._table, self._rules.trie)
+                found = self._model.learn(texts, inner)
+                num_ids = int(self._table.counts[2]) + len(found.ids)
+                self._table = self._table._replace(long_ids=grow(self._table.long_ids, num_ids))
+                table.store_chunks(slots[chosen], found, self._table, self._rules.trie)
 
 
 def join_ids(found: list[np.ndarray]) -> ChunkIds:

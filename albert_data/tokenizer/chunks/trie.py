@@ -51,17 +51,13 @@ class TrieSettings(NamedTuple):
 
 
 class Trie(NamedTuple):
-    """A trie of pieces. In kernels also pointers to the arrays.
+    """A trie of pieces. In kernels also pointers to the arrays."""
 
-    entries: uint64, see above
-    first_entries: uint64 [65536], for each character of the basic plane the entry that its bytes lead to from the root,
-        0 for none; so the first character of a piece costs one load, however many bytes it has
-    scores: float64 [vocabulary], 0 for what is not matched against text
-    """
-
-    entries: np.ndarray
+    entries: np.ndarray  # uint64, see above
+    # uint64 [65536], for each character of the basic plane the entry that its bytes lead to from the root, 0 for none;
+    # so the first character of a piece costs one load, however many bytes it has
     first_entries: np.ndarray
-    scores: np.ndarray
+    scores: np.ndarray  # float64 [vocabulary], 0 for what is not matched against text
     settings: TrieSettings
 
 

@@ -34,25 +34,19 @@ _ROOT_ALONE = bytes([4, 0, 0, 0, 0, 0, 0, 0])  # the table of a model that repla
 
 
 class Replacements(NamedTuple):
-    """What normalisation makes of the characters of the basic plane, [65536] each. In brackets: the rule nmt_nfkc.
+    """What normalisation makes of the characters of the basic plane, [65536] each. In brackets: the rule nmt_nfkc."""
 
-    single: bool, alone it becomes one character or stays what it is [A, but not the ligature fi]
-    solid_alone: bool, what it becomes alone is not empty, holds no space, and begins and ends in the basic plane
-    first, last: uint16, the first and last character of what it becomes alone, if it is solid_alone
-    joined: bool, some replaced string holds it after another character [U+0301 after e], or it is a replaced space
-    unsure: bool, what it becomes with its neighbours rules out a cut beside it [none]: either it is in a replaced
-        string of several characters whose replacement is empty or holds a space, or it begins a replaced string of
-        several characters whose replacement begins beyond the basic plane, so that `contractions` lacks the string
-    contractions: uint32, of each replaced string of several characters (not of each character): the first character of
-        the replacement << 16 | the first character of the string [é << 16 | e]
-    """
-
-    single: np.ndarray
-    solid_alone: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
-    joined: np.ndarray
+    single: np.ndarray  # bool, alone it becomes one character or stays what it is [A, but not the ligature fi]
+    solid_alone: np.ndarray  # bool, alone it is not empty, holds no space, and begins and ends in the basic plane
+    first: np.ndarray  # uint16, the first character of what it becomes alone, if it is solid_alone
+    last: np.ndarray  # uint16, the last one
+    joined: np.ndarray  # bool, a replaced string holds it after another character [U+0301 after e]; or a replaced space
+    # bool, what it becomes with its neighbours rules out a cut beside it [none]: either it is in a replaced string of
+    # several characters whose replacement is empty or holds a space, or it begins a replaced string of several
+    # characters whose replacement begins beyond the basic plane, so that `contractions` lacks the string
     unsure: np.ndarray
+    # uint32, of each replaced string of several characters (not of each character): the first character of the
+    # replacement << 16 | the first character of the string [é << 16 | e]
     contractions: np.ndarray
 
 
