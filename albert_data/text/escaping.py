@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 # Controls, format characters (some reverse text), surrogates, private use, unassigned; separators of lines, paragraphs.
@@ -19,11 +19,6 @@ JOINERS = "\u200c\u200d"  # format characters that the spelling of Persian, Hind
 def escape_controls(text: str) -> str:
     """Escape the characters that control a terminal, change the reading direction or can't be seen: "\\x1b"."""
     return "".join(map(_escape, text))
-
-
-def join_lines(lines: Iterable[str]) -> str:
-    """A text of lines. A name in one of them that holds a line feed makes no line of its own."""
-    return "\n".join(map(escape_controls, lines))
 
 
 def quote(word: str | os.PathLike[str]) -> str:

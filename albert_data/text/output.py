@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import click
 
-from albert_data.text.escaping import join_lines, make_encodable
+from albert_data.text.escaping import escape_controls, make_encodable
 from albert_data.text.wording import wrap_words
 from albert_data.version import __version__
 
@@ -65,8 +65,8 @@ def discard(stream: TextIO) -> None:
 
 
 def make_harmless(lines: Iterable[str], encoding: str | None) -> str:
-    """Escape control characters, and characters that the encoding lacks."""
-    return make_encodable(join_lines(lines), encoding)
+    """Escape control characters, a line feed inside a line too, and characters that the encoding lacks."""
+    return make_encodable("\n".join(map(escape_controls, lines)), encoding)
 
 
 def tell_error(message: str) -> None:

@@ -52,8 +52,12 @@ def is_punctuation(character: str) -> bool:
 
 def make_cut_rule(split: Callable[[str], list[str]]) -> CutRule:
     """split: the words of a text, after normalisation, as the library gives them."""
-    classes = np.full(NUM_BASIC, _JOINED, np.uint16)
-    candidates = _list_candidates()
+    classes, (numbers, names) = np.full(NUM_BASIC, _JOINED, np.uint16), categories()
+    # ASCII, and the punctuation and white space of the basic plane, except the space.
+    may_be = np.array([name[0] in "PZ" for name in names])[numbers[:NUM_BASIC]]
+    may_be[:0x80] = True
+    may_be[ord(" ")] = False
+    candidates = np.flatnonzero(may_be)
     classes[candidates[find_alone(candidates.tolist(), split)]] = _ALONE
     for codes in _IDEOGRAPHS:
         ends = [codes.start, codes.stop - 1]
@@ -63,15 +67,6 @@ def make_cut_rule(split: Callable[[str], list[str]]) -> CutRule:
     flags[ord(" ")] = 0
     pairs = np.array([_JOINED << 16 | _JOINED], np.uint32)
     return make_rule(flags, classes, classes, pairs, joins_spaces=True)
-
-
-def _list_candidates() -> np.ndarray:
-    """ASCII, and the punctuation and white space of the basic plane, except the space: int64."""
-    numbers, names = categories()
-    may_be = np.array([name[0] in "PZ" for name in names])[numbers[:NUM_BASIC]]
-    may_be[:0x80] = True
-    may_be[ord(" ")] = False
-    return np.flatnonzero(may_be)
 
 
 def find_alone(codes: list[int], split: Callable[[str], list[str]]) -> np.ndarray:

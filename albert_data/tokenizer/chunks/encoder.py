@@ -165,9 +165,3 @@ class ChunkEncoder:
                 num_ids = int(self._table.counts[2]) + len(found.ids)
                 self._table = self._table._replace(long_ids=grow(self._table.long_ids, num_ids))
                 table.store_chunks(slots[chosen], found, self._table, self._rules.trie)
-
-
-def join_ids(found: list[np.ndarray]) -> ChunkIds:
-    """The ids of chunks, one array each, that no rounding can change."""
-    lengths = np.array([len(ids) for ids in found], np.int64)
-    return ChunkIds(np.concatenate(found), lengths, np.full(len(found), table.CERTAIN_LIMIT))

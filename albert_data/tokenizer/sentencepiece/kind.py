@@ -17,9 +17,9 @@ from albert_data.config import NORMALIZATIONS, check_choice
 from albert_data.data import slice_sentences
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.buffers import Sentences
-from albert_data.tokenizer.chunks.encoder import SLICE_BYTES, ChunkEncoder, ChunkModel, join_ids
+from albert_data.tokenizer.chunks.encoder import SLICE_BYTES, ChunkEncoder, ChunkModel
 from albert_data.tokenizer.chunks.lattice import ChunkIds, encode_chunks
-from albert_data.tokenizer.chunks.table import ChunkRules
+from albert_data.tokenizer.chunks.table import CERTAIN_LIMIT, ChunkRules
 from albert_data.tokenizer.chunks.trie import Trie, make_trie
 from albert_data.tokenizer.kinds import Kind, id_dtype_of
 from albert_data.tokenizer.sentencepiece import proto
@@ -150,7 +150,9 @@ def make_chunk_model(
     def learn(texts: list[bytes], is_inner: bool) -> ChunkIds:
         chosen = inner if is_inner else outer
         if settings.model_type != proto.UNIGRAM:
-            return join_ids(encode_whole(chosen, texts))  # BPE has no scores to round
+            found = encode_whole(chosen, texts)
+            lengths = np.array([len(ids) for ids in found], np.int64)
+            return ChunkIds(np.concatenate(found), lengths, np.full(len(found), CERTAIN_LIMIT))  # no scores to round
         normal = chosen.normalize(texts)
         offsets = np.cumsum([0, *map(len, normal)], dtype=np.int64)
         return encode_chunks(np.frombuffer(b"".join(normal), np.uint8), offsets, trie)
