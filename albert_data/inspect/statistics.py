@@ -184,10 +184,9 @@ def count_scripts(piece_counts: Sequence[int], pieces: Sequence[str]) -> list[Sc
 
 
 def measure(shards: Shards) -> Statistics:
-    """Measure all rows of a split.
+    """Measure all rows of a split. Raises ShardError at a row that leaves its bounds.
 
     Needs memory for a few record batches, and eight bytes for each document of each batch, to count the documents.
-    Raises ShardError at a row that leaves its bounds.
     """
     config, tokenizer = shards.manifest.config.examples, shards.tokenizer
     words = find_text_words(tokenizer)

@@ -26,6 +26,7 @@ from albert_data.errors import ShardError, TokenizerError
 from albert_data.inspect.row_checks import RowRules, find_row_faults, make_row_rules
 from albert_data.jobs.engine import AnyTask, Engine, PreparedJob, Result
 from albert_data.jobs.progress import NullProgress, Progress
+from albert_data.shards import schema
 from albert_data.shards.manifest import (
     MANIFEST_NAME,
     SEAL,
@@ -39,15 +40,6 @@ from albert_data.shards.manifest import (
 )
 from albert_data.shards.manifest_file import ManifestDamage, ManifestFile, load_manifest, read_manifest
 from albert_data.shards.paths import find_file
-from albert_data.shards.schema import (
-    SHARD_SUFFIX,
-    check_values,
-    count_totals,
-    describe_columns,
-    explain_damage,
-    from_record_batch,
-    map_file,
-)
 from albert_data.storage import find_storage, make_path
 from albert_data.storage.files import hash_file
 from albert_data.text.escaping import name_as_text
@@ -85,9 +77,8 @@ def verify(
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Fault]:
-    """Check all that a manifest says, and every row.
+    """Check all that a manifest says, and every row. The arguments are those of `library.shards.verify_shards`.
 
-    The arguments are those of `library.shards.verify_shards`.
     For the rows of a shard the first MAX_SHARD_FAULTS faults are given, and the number of the others. Raises ShardError
     if the folder has no manifest, so it is no finished build, and if a build replaced the manifest meanwhile, as the
     faults may then be of the old or the new build.
@@ -137,7 +128,7 @@ def _find_shards(folder: Path) -> Iterator[Path]:
     """All files named as shards, except in hidden folders, where a running build has files. Folders may vanish."""
     for parent, folders, files in find_storage(folder).walk(folder, lambda error: None):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        shards = (name for name in files if name.endswith(SHARD_SUFFIX) and not name.startswith("."))
+        shards = (name for name in files if name.endswith(schema.SHARD_SUFFIX) and not name.startswith("."))
         yield from (make_path(parent) / name for name in shards)
 
 
@@ -257,7 +248,8 @@ def check_file(folder: Path, expected: FileEntry | ShardEntry) -> tuple[Fault | 
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in _SHORTAGES:
             raise
-        return Fault(file=name, what=f"is listed in the manifest, but can't be read: {explain_damage(error)}"), False
+        why = schema.explain_damage(error)
+        return Fault(file=name, what=f"is listed in the manifest, but can't be read: {why}"), False
     if num_bytes != (said := getattr(expected, "num_bytes", num_bytes)):
         return Fault(file=name, what=f"has {num_bytes:,} bytes; the manifest says {said:,}"), True
     if found != expected.sha256:
@@ -289,8 +281,8 @@ class ShardCheck:
                 for row, what in found[: max(0, MAX_SHARD_FAULTS - num_faults)]:
                     checked.faults.append(Fault(file=name, what=what, row=totals["num_rows"] + row))
                 num_faults += len(found)
-                rows = from_record_batch(batch)
-                totals.update(count_totals(rows))
+                rows = schema.from_record_batch(batch)
+                totals.update(schema.count_totals(rows))
                 if self.keeps_keys:
                     keys = (rows.document_keys, rows.document_keys_b)
                     checked.keys += [np.unique(some) for some in keys if some is not None]
@@ -307,17 +299,17 @@ class ShardCheck:
                 checked.faults.append(Fault(file=name, what=what))
 
 
-def read_batches(path: Path, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:
+def read_batches(path: Path, expected: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:
     """The record batches of a shard. Raises ShardError at the first that is damaged or holds nulls."""
     at = "the footer, the end of the file"
     try:
-        reader = pyarrow.ipc.open_file(map_file(path))
-        if not reader.schema.equals(schema):
-            raise ShardError(describe_columns(reader.schema))
+        reader = pyarrow.ipc.open_file(schema.map_file(path))
+        if not reader.schema.equals(expected):
+            raise ShardError(schema.describe_columns(reader.schema))
         for i in range(reader.num_record_batches):
             at = f"record batch {i}"
             batch = reader.get_batch(i)
-            check_values(batch)
+            schema.check_values(batch)
             yield batch
     except (OSError, ValueError, pyarrow.ArrowException) as error:  # ValueError: a column name that is not UTF-8
-        raise ShardError(f"can't be read as Arrow at {at}: {explain_damage(error)}") from error
+        raise ShardError(f"can't be read as Arrow at {at}: {schema.explain_damage(error)}") from error

@@ -57,11 +57,8 @@ def kernel(function: Function) -> Function:
 def helper(function: Function, *, inline: bool = False) -> Function:
     """Let kernels call a function. Python can call it too, uncompiled, unless it takes pointers.
 
-    inline: insert it into its callers although it is long, so that no call passes its arguments over the stack:
-    `@partial(helper, inline=True)`.
-
-    Not by `njit`: it compiles a function once for each constant that kernels pass, `register_jitable` once for the
-    type.
+    inline: insert it into its callers although it is long: then no call passes its arguments over the stack. Not by
+    `njit`: it compiles a function once for each constant that kernels pass, `register_jitable` once for the type.
     """
     compiled: Function = register_jitable(forceinline=inline)(function)
     return compiled

@@ -70,12 +70,10 @@ class CompileLock(event.Listener):
     """Lets one process at a time compile kernels of one state of the sources, and write them.
 
     A thread takes it when Numba begins to compile, and frees it when the call of the kernel returns.
-
-    kernels: ours; those of other packages take no lock
     """
 
     def __init__(self) -> None:
-        self.kernels: set[Any] = set()
+        self.kernels: set[Any] = set()  # ours; those of other packages take no lock
         self._of_thread = local()
 
     def on_start(self, started: event.Event) -> None:

@@ -23,19 +23,10 @@ import math
 from typing import Any
 
 from albert_data.errors import TokenizerError
+from albert_data.tokenizer import tokenizer_json
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 from albert_data.tokenizer.sentencepiece.proto import UNIGRAM, ModelSettings, read_settings
-from albert_data.tokenizer.tokenizer_json import (
-    CONFIG_NAME,
-    JSON_NAME,
-    VOCAB_NAME,
-    describe_config,
-    describe_special,
-    describe_template,
-    dump,
-    is_wordpiece,
-    read_rules,
-)
+from albert_data.tokenizer.tokenizer_json import CONFIG_NAME, JSON_NAME, VOCAB_NAME, dump
 
 UNK_ID = 1  # fixed in AlbertTokenizer
 # What AlbertTokenizer makes of do_lower_case without keep_accents; for PreTrainedTokenizerFast.
@@ -106,15 +97,14 @@ def _describe_roles(tokenizer: Tokenizer, max_len: int) -> dict[str, Any]:
 def _list_json_files(tokenizer: Tokenizer, shared: dict[str, Any]) -> dict[str, bytes]:
     """The files of a tokenizer that is no SentencePiece model. shared: settings of any tokenizer_config.json."""
     values, pieces = json.loads(tokenizer.model), tokenizer.pieces
-    cls_id, sep_id = tokenizer.cls_id, tokenizer.sep_id
-    values["post_processor"] = describe_template(pieces[cls_id], cls_id, pieces[sep_id], sep_id)
+    values["post_processor"] = tokenizer_json.describe_template(pieces, tokenizer.cls_id, tokenizer.sep_id)
     added = {token["id"]: token for token in values.get("added_tokens") or []}
-    specials = {i: describe_special(i, pieces[i]) for i in tokenizer.specials.to_dict().values()}
+    specials = {i: tokenizer_json.describe_special(i, pieces[i]) for i in tokenizer.specials.to_dict().values()}
     values["added_tokens"] = [entry for _, entry in sorted((specials | added).items())]
     config = {"tokenizer_class": "PreTrainedTokenizerFast", **shared}
-    if not is_wordpiece(values):
+    if not tokenizer_json.is_wordpiece(values):
         return {JSON_NAME: dump(values), CONFIG_NAME: dump(config)}
-    config |= describe_config(read_rules(values))
+    config |= tokenizer_json.describe_config(tokenizer_json.read_rules(values))
     vocab = "".join(f"{piece}\n" for piece in pieces).encode()
     return {JSON_NAME: dump(values), CONFIG_NAME: dump(config), VOCAB_NAME: vocab}
 
@@ -144,7 +134,7 @@ def explain_unsupported(tokenizer: Tokenizer, settings: ModelSettings) -> str | 
 
 def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str, Any]:
     """Return tokenizer.json. AlbertTokenizer uses only its pieces, scores and normalisation."""
-    scores, cls_id, sep_id = [float(score) for score in settings.scores], tokenizer.cls_id, tokenizer.sep_id
+    pieces, special_ids = tokenizer.pieces, sorted(tokenizer.specials.to_dict().values())
     normalizers = list(_ALBERT_V2) if tokenizer.normalization == "albert-v2" else []
     if settings.charsmap:
         charsmap = base64.b64encode(settings.charsmap).decode("ascii")
@@ -169,17 +159,15 @@ def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            describe_special(i, tokenizer.pieces[i]) for i in sorted(tokenizer.specials.to_dict().values())
-        ],
+        "added_tokens": [tokenizer_json.describe_special(i, pieces[i]) for i in special_ids],
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": pretokenizers},
-        "post_processor": describe_template(tokenizer.pieces[cls_id], cls_id, tokenizer.pieces[sep_id], sep_id),
+        "post_processor": tokenizer_json.describe_template(pieces, tokenizer.cls_id, tokenizer.sep_id),
         "decoder": metaspace,  # as a decoder it turns "▁" back into spaces
         "model": {
             "type": "Unigram",
             "unk_id": tokenizer.unk_id,
-            "vocab": [list(pair) for pair in zip(tokenizer.pieces, scores, strict=True)],
+            "vocab": [[piece, float(score)] for piece, score in zip(pieces, settings.scores, strict=True)],
             "byte_fallback": False,
         },
     }

@@ -191,7 +191,7 @@ def make_wordpiece(pieces: Sequence[str], rules: BertRules) -> bytes:
         "added_tokens": [describe_special(i, piece) for i, piece in specials],
         "normalizer": {"type": "BertNormalizer", **vars(rules)},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": describe_template("[CLS]", index["[CLS]"], "[SEP]", index["[SEP]"]),
+        "post_processor": describe_template(pieces, index["[CLS]"], index["[SEP]"]),
         "decoder": {"type": "WordPiece", "prefix": CONTINUING, "cleanup": True},
         "model": {
             "type": "WordPiece",
@@ -214,8 +214,9 @@ def describe_special(piece_id: int, piece: str) -> dict[str, Any]:
     return {"id": piece_id, "content": piece, **flags, "special": True}
 
 
-def describe_template(cls: str, cls_id: int, sep: str, sep_id: int) -> dict[str, Any]:
+def describe_template(pieces: Sequence[str], cls_id: int, sep_id: int) -> dict[str, Any]:
     """The templates [CLS] A [SEP] and [CLS] A [SEP] B [SEP]; B and its [SEP] are of type 1."""
+    cls, sep = pieces[cls_id], pieces[sep_id]
 
     def part(kind: str, name: str, type_id: int) -> dict[str, Any]:
         return {kind: {"id": name, "type_id": type_id}}
@@ -225,9 +226,7 @@ def describe_template(cls: str, cls_id: int, sep: str, sep_id: int) -> dict[str,
         "type": "TemplateProcessing",
         "single": single,
         "pair": [*single, part("Sequence", "B", 1), part("SpecialToken", sep, 1)],
-        "special_tokens": {
-            name: {"id": name, "ids": [i], "tokens": [name]} for name, i in ((cls, cls_id), (sep, sep_id))
-        },
+        "special_tokens": {pieces[i]: {"id": pieces[i], "ids": [i], "tokens": [pieces[i]]} for i in (cls_id, sep_id)},
     }
 
 

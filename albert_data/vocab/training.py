@@ -52,28 +52,20 @@ class TrainedModel:
 def train_model(
     sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer = train
 ) -> TrainedModel:
-    """Train on the sentences.
-
-    config.dummy_prefix must be decided (not None). Raises TokenizerError where the sentences don't support the
-    vocabulary.
-    """
+    """Train on the sentences. Raises TokenizerError where they don't support the vocabulary."""
+    assert config.dummy_prefix is not None, "it must be decided before the training"
     if not sentences:
         raise TokenizerError(
             f"no sentence to learn a vocabulary from in {config.sample_bytes:,} bytes; give more text or --sample-bytes"
         )
-    model = _train(sentences, config, alphabet, trainer)
-    return TrainedModel(model=model, num_sentences=len(sentences), num_bytes=sum(map(len, sentences)))
-
-
-def _train(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer) -> bytes:
-    assert config.dummy_prefix is not None, "it must be decided before the training"
     if config.vocab_size < (smallest := len(alphabet.codes) + _NUM_SPECIALS):
         raise TokenizerError(
             f"a vocabulary of {config.vocab_size:,} pieces is smaller than the {smallest:,} that the characters of the "
             f"text need, {alphabet.num_required:,} required ones (printable ASCII, --required-chars) among them; "
             "raise --vocab-size or lower --character-coverage"
         )
-    num_unknown = sum(map(len, sentences)) // _BYTES_PER_UNKNOWN + 1
+    num_bytes = sum(map(len, sentences))
+    num_unknown = num_bytes // _BYTES_PER_UNKNOWN + 1
     unknown = [UNKNOWN.encode() * _UNKNOWN_PER_SENTENCE] * -(-num_unknown // _UNKNOWN_PER_SENTENCE)
     options = {
         "vocab_size": config.vocab_size,
@@ -92,7 +84,8 @@ def _train(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trai
         "num_threads": _THREADS,
     }
     try:
-        return trainer(_replace_lost(sentences, config, alphabet) + unknown, options)
+        model = trainer(_replace_lost(sentences, config, alphabet) + unknown, options)
+        return TrainedModel(model=model, num_sentences=len(sentences), num_bytes=num_bytes)
     except RuntimeError as error:
         if found := re.search(r"set it to a value <= (\d+)", str(error)):
             largest = int(found.group(1))

@@ -17,17 +17,9 @@ from albert_data.inspect.html.anatomy import render_anatomy
 from albert_data.inspect.report import ShardReport, describe_build, list_counts, list_tables
 from albert_data.inspect.statistics import Statistics
 from albert_data.inspect.tables import format_figure
+from albert_data.report import page
 from albert_data.report.charts import Plot, Series, make_ticks, share_ticks
-from albert_data.report.page import (
-    Chart,
-    PageSection,
-    escape,
-    read_asset,
-    render_charts,
-    render_page,
-    render_table,
-    render_tiles,
-)
+from albert_data.report.page import Chart, escape, read_asset
 from albert_data.shards.decoding import PLAIN, Example, Token, decode_segments, name_pair
 from albert_data.shards.reader import Shards
 from albert_data.storage import find_storage, make_path
@@ -46,15 +38,15 @@ def render(report: ShardReport) -> str:
     data, num_embedded = embed_rows(shards, report.rows)
     rows = ((f"rows of {name}", f"{split.num_rows:,}") for name, split in report.manifest.splits.items())
     parts = {
-        "Summary": render_tiles([*list_counts(report.manifest), *rows]),
+        "Summary": page.render_tiles([*list_counts(report.manifest), *rows]),
         "Anatomy of a row": render_anatomy(shards, statistics, *report.choice.numbers[:1]),
-        "Charts": render_charts([draw_lens(statistics)] if statistics else []),
+        "Charts": page.render_charts([draw_lens(statistics)] if statistics else []),
         "Figures beside those intended": "\n".join(_render_figures(report)),
         "Audit": audit_splits(shards.folder, report.opened).to_html(),
         "Examples": render_viewer(shards, num_embedded, len(report.rows), report.choice),
     }
-    return render_page(
-        [PageSection(name=title.split()[0].lower(), title=title, body=body) for title, body in parts.items()],
+    return page.render_page(
+        [page.PageSection(name=title.split()[0].lower(), title=title, body=body) for title, body in parts.items()],
         kind="ALBERT pretraining shards",
         title=make_path(find_storage(shards.folder).resolve(shards.folder)).name,
         about=describe_build(report.manifest),
@@ -67,7 +59,7 @@ def render(report: ShardReport) -> str:
 def _render_figures(report: ShardReport) -> Iterator[str]:
     for (head, *rows), caption, is_prose in list_tables(report):
         yield f"<p>{escape(caption)}</p>" if caption else ""
-        yield render_table(head, rows, kind="prose" if is_prose else "")
+        yield page.render_table(head, rows, kind="prose" if is_prose else "")
 
 
 def draw_lens(statistics: Mapping[str, Statistics]) -> Chart:

@@ -138,11 +138,8 @@ def mark_cuts(utf8: np.ndarray, size: int, rule_arrays: CutRule, cuts: np.ndarra
 
     A cut inside a word is marked at the byte after it, a cut between two words at the first of the spaces there. The
     callers ignore a mark at the first byte of a sentence. Whether one is set at spaces that end a sentence changes
-    nothing: normalisation removes these.
-
-    utf8: uint8, followed by PADDING bytes
-    cuts: uint64, a bit for each byte
-    scratch: the candidates between two ASCII characters, the second of which is no space; and all others
+    nothing: normalisation removes these. utf8: uint8, followed by PADDING bytes; cuts: uint64, a bit for each byte;
+    scratch: the candidates between two ASCII characters, the second of which is no space, and all others.
     """
     text, marks, rule = pointer(utf8), pointer(cuts), point_to_rule(rule_arrays)
     ascii_listed, others_listed = pointer(scratch[0]), pointer(scratch[1])
