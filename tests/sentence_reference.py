@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from albert_data.sentences import segmenting as k
 from albert_data.sentences import words as w
+from albert_data.sentences.abbreviations import MAX_WORD
 
 LETTERS = (k.LOWER, k.UPPER, k.OTHER, k.HANGUL, k.IDEO)
 LETTERS_AND_DIGITS = (*LETTERS, k.DIGIT)
@@ -76,7 +77,7 @@ class Line:
         return any(char_class in LETTERS_AND_DIGITS for char_class in self.char_classes[self.begin : end])
 
     def word_classes(self, begin: int, end: int) -> int:
-        if self.size(begin, end) > w.MAX_WORD:
+        if self.size(begin, end) > MAX_WORD:
             return 0
         return self.words.get("".join(self.text[i] for i in range(begin, end) if self.class_at(i) != k.BLANK), 0)
 
@@ -84,7 +85,7 @@ class Line:
         end = at
         while (
             end < len(self.text)
-            and self.size(at, end) <= w.MAX_WORD
+            and self.size(at, end) <= MAX_WORD
             and self.class_at(end) in (*LETTERS_AND_DIGITS, k.ACCENT)
         ):
             end += 1
@@ -113,9 +114,9 @@ class Line:
         if end == 0 or self.text[end - 1] != ".":
             return -1
         at = end - 1
-        while at > 0 and self.size(at, end) <= w.MAX_WORD and self.class_at(at - 1) == k.ACCENT:
+        while at > 0 and self.size(at, end) <= MAX_WORD and self.class_at(at - 1) == k.ACCENT:
             at -= 1
-        if at == 0 or self.size(at, end) > w.MAX_WORD or self.class_at(at - 1) not in LETTERS:
+        if at == 0 or self.size(at, end) > MAX_WORD or self.class_at(at - 1) not in LETTERS:
             return -1
         at -= 1
         left = self.class_at(at - 1)
@@ -125,7 +126,7 @@ class Line:
     def find_word_before(self, stop: int) -> tuple[int, int, str]:
         """Where the word before a full stop begins, where its last part does, and its shape."""
         at, separators, parts, part = stop, [], [], [0, 0]
-        while at > 0 and self.size(at, stop) <= w.MAX_WORD:
+        while at > 0 and self.size(at, stop) <= MAX_WORD:
             char_class, before = self.class_at(at - 1), self.class_at(at - 2)
             is_joint = char_class in (k.JOIN, *SINGLES) and before in (*LETTERS_AND_DIGITS, k.ACCENT, k.DOT)
             if char_class in LETTERS:
@@ -157,7 +158,7 @@ class Line:
     def is_ordinary(self, stop: int) -> bool:
         """Whether the word before a full stop is no abbreviation, and no initial or numeral."""
         word, last, shape = self.find_word_before(stop)
-        if self.size(word, stop) > w.MAX_WORD or word == stop:
+        if self.size(word, stop) > MAX_WORD or word == stop:
             return True
         if shape in ("initial", "acronym") or set(self.text[word:stop]) <= set("ivxlc"):
             return False
@@ -174,7 +175,7 @@ class Line:
         if self.text[word] != "I" or self.text[word - 1 : word] != " ":
             return False
         at = word - 1
-        while at > 0 and self.size(at, word) <= w.MAX_WORD and self.class_at(at - 1) in LETTERS:
+        while at > 0 and self.size(at, word) <= MAX_WORD and self.class_at(at - 1) in LETTERS:
             at -= 1
         return bool(self.word_classes(at, word - 1) & w.PRONOUN)
 
@@ -185,7 +186,7 @@ class Line:
     def ends_at_dot(self, stop: int, after: int) -> bool:
         word, last, shape = self.find_word_before(stop)
         first, starts = self.class_at(after), self.is_starter(after)
-        if self.size(word, stop) > w.MAX_WORD or word == stop:
+        if self.size(word, stop) > MAX_WORD or word == stop:
             return True
         if self.is_item(word, stop, shape):
             return False

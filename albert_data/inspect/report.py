@@ -54,6 +54,11 @@ class ShardReport:
     def manifest(self) -> Manifest:
         return self.shards.manifest
 
+    @property
+    def pieces(self) -> list[str]:
+        """What each piece is in text."""
+        return self.shards.tokenizer.piece_texts
+
     def to_text(self, width: int = WIDTH, *, colour: bool = False) -> str:
         """The summary in 80 columns as far as names allow, then the rows in at most `width`."""
         page = "\n\n".join(filter(None, map("\n".join, _list_sections(self))))
@@ -67,7 +72,7 @@ class ShardReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The same for JSON. Its names are stable: a key is added, but not renamed, in a later version."""
-        pieces = self.shards.tokenizer.piece_texts
+        pieces = self.pieces
         return {
             "folder": name_as_text(self.shards.folder),
             **self.manifest.to_summary(),
@@ -145,7 +150,7 @@ def format_bytes(num_bytes: int) -> str:
 
 def list_tables(report: ShardReport) -> Iterator[FigureTable]:
     """What was measured, and what the build noted."""
-    manifest, statistics, pieces = report.manifest, report.statistics, report.shards.tokenizer.piece_texts
+    manifest, statistics, pieces = report.manifest, report.statistics, report.pieces
     yield FigureTable(_tabulate_splits(manifest))
     if statistics:
         yield FigureTable([["Figures", "intended", *statistics], *_tabulate_figures(statistics)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from albert_data.errors import ConfigError
 from albert_data.text.languages import normalise_language
 
-MAX_WORD = 48  # bytes of a word that the rule looks up
+MAX_WORD = 48  # bytes of a word that the kernel looks up
 MAX_BYTES = 1 << 16  # of all: plan and manifest hold them
 _ADVICE = f"write in UTF-8 a language and an abbreviation of up to {MAX_WORD} bytes, such as: de bspw."
 
