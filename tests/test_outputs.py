@@ -14,7 +14,8 @@ from inspect_fixtures import write_small
 
 from albert_data.cli.main import run
 from albert_data.errors import OutputError
-from albert_data.storage.files import check_output, replace_file, write_bytes, write_output
+from albert_data.storage import Disk
+from albert_data.storage.files import check_output, write_bytes, write_output
 
 DATA = b"new content"
 
@@ -129,7 +130,7 @@ def test_a_file_of_the_users_with_the_name_of_a_temporary_one_stays(tmp_path):
 
 def test_a_full_disk_leaves_the_file_of_before_and_is_named_with_it(tmp_path):
     (tmp_path / "file").write_bytes(b"old")
-    with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}/file'"), replace_file(tmp_path / "file"):
+    with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}/file'"), Disk().create(tmp_path / "file"):
         raise OSError(28, "No space left on device")
     assert os.listdir(tmp_path) == ["file"]
     assert (tmp_path / "file").read_bytes() == b"old"

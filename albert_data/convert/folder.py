@@ -24,8 +24,7 @@ from albert_data.storage.files import is_there, write_bytes, write_json
 
 RECORD_NAME = "conversion.json"
 _PLAN = "plan.json"
-# See `find_place`. Receipts are of older versions.
-_FILES = (_PLAN, "data_*.parquet", "*_shard.*.mds", "*_index.json", CARD_NAME, RECORD_NAME, "*.receipt")
+_FILES = (_PLAN, "data_*.parquet", "*_shard.*.mds", "*_index.json", CARD_NAME, RECORD_NAME)  # see `find_place`
 
 
 class ConversionFolder(WorkFolder):

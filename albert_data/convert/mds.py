@@ -19,21 +19,13 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 
-from albert_data.convert.writers import (
-    HASH,
-    ConvertTask,
-    ShardFolder,
-    SplitFiles,
-    Writer,
-    WrittenFile,
-    make_entry,
-    new_file,
-)
+from albert_data.convert.writers import ConvertTask, ShardFolder, SplitFiles, Writer, WrittenFile, new_file
 from albert_data.data import Examples
 from albert_data.shards.packing import ROW_STARTS, PackedExamples
 from albert_data.shards.rows import restore_ids
 
 INDEX_NAME = "index.json"
+HASH = "xxh3_128"  # its name in Python's xxhash, which StreamingDataset's `validate_hash` looks up too
 SIZE_LIMIT = 1 << 26  # bytes; MDSWriter's default
 _PART_BYTES = 16 << 20
 
@@ -122,7 +114,7 @@ class MDSWriter(Writer):
                 file.write(self._header)
                 for samples, _ in encoded:
                     file.write(samples.data)
-            entries.append(make_entry(name, len(lens), file))
+            entries.append(WrittenFile(name=name, num_rows=len(lens), num_bytes=file.num_bytes, hash=file.hexdigest()))
         return entries
 
     def _fill_files(self, parts: Iterable[Examples]) -> Iterator[list[tuple[np.ndarray, np.ndarray]]]:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from albert_data.convert.writers import ConvertTask, ShardFolder, SplitFiles, Writer, WrittenFile, make_entry, new_file
+from albert_data.convert.writers import ConvertTask, ShardFolder, SplitFiles, Writer, WrittenFile, new_file
 from albert_data.data import Examples
 from albert_data.shards.card import make_dataset_card
 from albert_data.shards.packing import ROW_STARTS, PackedExamples
@@ -86,7 +86,7 @@ class ParquetWriter(Writer):
                     writer.write_batch(batch)
                     num_rows += len(rows)
             sink.flush()
-        return [make_entry(name, num_rows, file)]
+        return [WrittenFile(name=name, num_rows=num_rows, num_bytes=file.num_bytes, hash=file.hexdigest())]
 
     def encode(self, rows: Examples) -> pyarrow.RecordBatch:
         batch = (to_record_batch if self._is_plain else _to_lists)(rows, self._shard_schema)

@@ -18,9 +18,8 @@ from albert_data.shards.manifest import Manifest, ShardEntry
 from albert_data.shards.packing import Packs, cut_rows, join_packs, pack_split
 from albert_data.shards.reader import Shards, open_shard
 from albert_data.shards.rows import slice_rows
-from albert_data.storage.files import HashingFile, replace_file
-
-HASH = "xxh3_128"  # its name in Python's xxhash, which StreamingDataset's `validate_hash` looks up too
+from albert_data.storage import find_storage
+from albert_data.storage.files import HashingFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +42,7 @@ class WrittenFile:
     name: str  # relative to DIR
     num_rows: int
     num_bytes: int
-    hash: str  # HASH of its bytes, in hexadecimal
+    hash: str  # XXH3 of 128 bits, in hexadecimal
     packs: Mapping[str, int] | None = None  # `Packs.measure` of its shard, in the first file of each
 
 
@@ -117,16 +116,6 @@ class Writer(ABC):
         return {}
 
 
-def new_hash() -> Any:
-    """HASH of nothing yet: ten times as fast as SHA-256. It shows damage, not forgery."""
-    return xxhash.xxh3_128()
-
-
-def hash_bytes(data: bytes) -> str:
-    digest: str = xxhash.xxh3_128_hexdigest(data)
-    return digest
-
-
 def find_place(work: Path, name: str) -> Path:
     """Where a file of DIR lies until all are there: no folders are needed below the working folder."""
     return work / name.replace("/", "_")
@@ -135,10 +124,5 @@ def find_place(work: Path, name: str) -> Path:
 @contextmanager
 def new_file(work: Path, name: str) -> Iterator[HashingFile]:
     """Open a file for writing; it gets its name when it is complete. The caller of `Writer.write` syncs it."""
-    with replace_file(find_place(work, name), sync=False) as file:
-        yield HashingFile(file, new_hash())
-
-
-def make_entry(name: str, num_rows: int, file: HashingFile) -> WrittenFile:
-    """The entry of a file that is complete."""
-    return WrittenFile(name=name, num_rows=num_rows, num_bytes=file.num_bytes, hash=file.hexdigest())
+    with find_storage(work).create(find_place(work, name), sync=False) as file:
+        yield HashingFile(file, xxhash.xxh3_128())  # ten times as fast as SHA-256; it shows damage, not forgery

@@ -10,34 +10,22 @@ from functools import cache
 from typing import TYPE_CHECKING, Union
 
 from albert_data.errors import StorageError
-from albert_data.storage.disk import Disk as Disk
-from albert_data.storage.listings import remember_listings as remember_listings
-from albert_data.storage.status import DEVICE as DEVICE
-from albert_data.storage.status import FILE as FILE
-from albert_data.storage.status import FOLDER as FOLDER
-from albert_data.storage.status import KIND_NAMES as KIND_NAMES
-from albert_data.storage.status import LINK as LINK
-from albert_data.storage.status import PIPE as PIPE
-from albert_data.storage.status import SOCKET as SOCKET
-from albert_data.storage.status import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX
-from albert_data.storage.status import Address as Address
-from albert_data.storage.status import Status as Status
-from albert_data.storage.urls import is_remote as is_remote
-from albert_data.storage.urls import make_path as make_path
-from albert_data.storage.urls import strip_file_scheme as strip_file_scheme
+from albert_data.storage.disk import Disk
+from albert_data.storage.listings import remember_listings
+from albert_data.storage.status import DEVICE, FILE, FOLDER, KIND_NAMES, LINK, PIPE, SOCKET, Address, Status
+from albert_data.storage.urls import is_remote, make_path, strip_file_scheme
 
 if TYPE_CHECKING:
     from albert_data.storage.objects import ObjectStore
 
+__all__ = ["DEVICE", "FILE", "FOLDER", "KIND_NAMES", "LINK", "PIPE", "SOCKET", "Address", "Disk", "Status", "Storage"]
+__all__ += ["find_kind", "find_storage", "is_remote", "make_path", "remember_listings", "strip_file_scheme"]
 Storage = Union[Disk, "ObjectStore"]  # noqa: UP007  # the second is imported when a store is used
 _disk = Disk()
 
 
 def find_storage(path: Address) -> Storage:
-    """The storage of a path.
-
-    Raises StorageError for a URL of another kind than s3:// and file://, or with a password, and if s3fs is missing.
-    """
+    """The storage of a path. Raises StorageError for a URL of another kind or with a password, and without s3fs."""
     return _connect() if is_remote(path) else _disk
 
 

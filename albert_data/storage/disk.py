@@ -8,7 +8,6 @@ import glob
 import io
 import os
 import re
-import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,35 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from albert_data.storage.interrupts import on_interrupt
-from albert_data.storage.status import (
-    DEVICE,
-    FILE,
-    FOLDER,
-    LINK,
-    OTHER,
-    PIPE,
-    SOCKET,
-    TEMPORARY_SUFFIX,
-    Address,
-    Status,
-    check_regular,
-    check_same,
-)
+from albert_data.storage.status import FILE, TEMPORARY_SUFFIX, Address, Status, check_regular, check_same
 
 if TYPE_CHECKING:
     import pyarrow
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-_KINDS = {
-    stat.S_IFREG: FILE,
-    stat.S_IFDIR: FOLDER,
-    stat.S_IFLNK: LINK,
-    stat.S_IFIFO: PIPE,
-    stat.S_IFSOCK: SOCKET,
-    stat.S_IFCHR: DEVICE,
-    stat.S_IFBLK: DEVICE,
-}
 # Of an operation that a file system does not have: of flock, and of fsync of a folder.
 NOT_THERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)
 _TEMPORARY = re.compile(r"\.albert-data-[0-9a-f]{16}\.tmp")
@@ -68,7 +45,7 @@ class Disk:
 
     def status(self, path: Address, *, follow: bool = True) -> Status:
         """What lies at a path; follow: if it is a link, what it leads to. Raises FileNotFoundError for nothing."""
-        return _make_status(os.stat(path, follow_symlinks=follow))
+        return Status.of(os.stat(path, follow_symlinks=follow))
 
     def resolve(self, path: Address) -> str:
         """The absolute path without `..` and links. Raises ValueError for a zero byte."""
@@ -97,7 +74,7 @@ class Disk:
         """
         raw = io.FileIO(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
         try:
-            status = _make_status(os.fstat(raw.fileno()))
+            status = Status.of(os.fstat(raw.fileno()))
             check_same(path, status, known)
             check_regular(path, status)
         except BaseException:
@@ -202,10 +179,7 @@ class Disk:
             self.sync(parent)
 
     def publish(self, folder: Path, files: Mapping[str, Path]) -> None:
-        """Move files to a folder as `place` does, and the last when all others are there and safe.
-
-        So what finds the last finds them all.
-        """
+        """Move files to a folder as `place` does, the last when all are there: what finds it finds them all."""
         *others, last = files
         self.place(folder, {name: files[name] for name in others})
         self.place(folder, {last: files[last]})
@@ -285,11 +259,6 @@ class Disk:
         """The mark that `lock` wrote to a file; all of the file if it is none of a lock."""
         with self.open(path) as file:
             return file.read()
-
-
-def _make_status(found: os.stat_result) -> Status:
-    kind = _KINDS.get(stat.S_IFMT(found.st_mode), OTHER)
-    return Status(kind, found.st_size, found.st_mtime_ns, (found.st_dev, found.st_ino))
 
 
 def _remove_temporary(temporary: Path) -> None:

@@ -8,7 +8,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -16,18 +15,13 @@ from typing import Any, BinaryIO
 
 from albert_data.errors import OutputError
 from albert_data.storage import FILE, Address, find_kind, find_storage, is_remote, remember_listings
-from albert_data.storage import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX  # for train/
 from albert_data.storage.disk import find_cache_folder as find_cache_folder  # for kernels/cache.py
+from albert_data.storage.status import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX  # for train/
 
 # Of a file that is read as a whole, and of JSON: a manifest of 800,000 inputs with paths of 30 bytes. A build of more
 # inputs is refused (pipeline/plan.py).
 MAX_BYTES, MAX_VALUES = 1 << 28, 1 << 23
 MAX_DEPTH = 32  # of lists and objects in each other
-
-
-def replace_file(path: Path, *, sync: bool = True) -> AbstractContextManager[BinaryIO]:
-    """Open a file for writing, as `Storage.create` does."""
-    return find_storage(path).create(path, sync=sync)
 
 
 def sync_path(path: Path) -> None:
@@ -56,7 +50,7 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
 
 
 def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
-    with replace_file(path, sync=sync) as file:
+    with find_storage(path).create(path, sync=sync) as file:
         file.write(data)
 
 
@@ -185,9 +179,9 @@ def read_json(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
     return parse_object(read_bytes(path, most))
 
 
-def hash_file(path: Path, digest: Any = None) -> str:
-    """Return the hash of a file, in hexadecimal: SHA-256 unless another is given."""
-    hashing = digest or sha256()
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    hashing = sha256()
     with find_storage(path).open(path) as file:
         while chunk := file.read(1 << 20):
             hashing.update(chunk)

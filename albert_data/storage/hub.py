@@ -122,12 +122,9 @@ def _download(name: str, kind: str, repo: str, revision: str | None, patterns: S
     known, used = _commits.get(({}, {}))
     revision = known.get(name) or used.get(name) or revision  # one name is one commit in a build
     try:
+        answers = _answers(repo, kind, revision)
         folder = snapshot_download(
-            repo,
-            repo_type=kind,
-            revision=revision,
-            allow_patterns=list(patterns),
-            local_files_only=not _answers(repo, kind, revision),
+            repo, repo_type=kind, revision=revision, allow_patterns=list(patterns), local_files_only=not answers
         )
     except Exception as error:  # also of the library below huggingface_hub, which is another one in other versions
         raise StorageError(_explain(error, name, revision)) from error

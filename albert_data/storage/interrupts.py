@@ -21,10 +21,7 @@ _message = "Interrupted."
 
 
 def on_interrupt(cleanup: Callable[[], object]) -> Callable[[], object]:
-    """Have a function called when Ctrl-C ends the process.
-
-    It may interrupt code that holds a lock, so it must take none.
-    """
+    """Have a function called when Ctrl-C ends the process. It must take no lock: the code that it interrupts may."""
     _cleanups.append(cleanup)
     return cleanup
 

@@ -114,8 +114,10 @@ class ObjectStore:
             inner = folder.join(part)
             if rest:
                 yield from self._match(inner, rest)
-            elif self._is_there(inner):
-                yield inner
+            else:
+                with suppress(FileNotFoundError):
+                    self.status(str(inner))
+                    yield inner
             return
         is_deep = part == "**"
         if is_deep and rest:
@@ -128,13 +130,6 @@ class ObjectStore:
                 yield folder.join(name)
             if is_folder and (rest or is_deep):
                 yield from self._match(folder.join(name), parts if is_deep else rest)
-
-    def _is_there(self, url: StoreURL) -> bool:
-        try:
-            self.status(str(url))
-        except FileNotFoundError:
-            return False
-        return True
 
     # ---- reading ----
 
@@ -244,6 +239,8 @@ class ObjectStore:
     def sync(self, path: Path) -> None:
         pass
 
+    make_folder = remove_empty = sync  # there are no folders
+
     def remove(self, path: Path) -> None:
         url = _parse(path)
         if (lock := self._locks.get(url)) is not None:
@@ -268,12 +265,6 @@ class ObjectStore:
             for target, upload in list(self._requests.list_uploads(url)):
                 with suppress(FileNotFoundError):
                     self._requests.abort_upload(target, upload)
-
-    def make_folder(self, path: Path) -> None:
-        pass
-
-    def remove_empty(self, folder: Path) -> None:
-        pass
 
     def lock(self, path: Path, mark: bytes, seconds: float) -> Callable[[], None]:
         url = _parse(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from typing import NamedTuple
 
 from albert_data.errors import InputError
@@ -12,6 +13,10 @@ Address = str | os.PathLike[str]
 
 FILE, FOLDER, LINK, PIPE, SOCKET, DEVICE, OTHER = "file", "folder", "link", "pipe", "socket", "device", "other"
 KIND_NAMES = {FILE: "a file", FOLDER: "a folder", PIPE: "a FIFO", SOCKET: "a socket", DEVICE: "a device"}
+_KINDS = {
+    **{stat.S_IFREG: FILE, stat.S_IFDIR: FOLDER, stat.S_IFLNK: LINK, stat.S_IFIFO: PIPE, stat.S_IFSOCK: SOCKET},
+    **{stat.S_IFCHR: DEVICE, stat.S_IFBLK: DEVICE},
+}
 TEMPORARY_SUFFIX = ".tmp"
 
 
@@ -25,6 +30,12 @@ class Status(NamedTuple):
     num_bytes: int
     modified_ns: int
     version: object
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Status:
+        """That of a path on the disk."""
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), OTHER)
+        return cls(kind, found.st_size, found.st_mtime_ns, (found.st_dev, found.st_ino))
 
 
 def check_same(path: Address, now: Status, known: Status | None) -> None:
