@@ -171,7 +171,9 @@ def _add(total: Any, other: Any, *names: str) -> None:
 # ---- damage ----
 
 SHORT, OUTSIDE_SAMPLE, NAMED = "too_short", "outside_sample", "without_keys"
-LEFT_OUT = (*EXCLUSIONS, SHORT, OUTSIDE_SAMPLE, NAMED)
+# How a count is named to the user; all others are damage.
+LABELS = dict.fromkeys(LOSES_NOTHING, "note")
+LABELS |= dict.fromkeys((*EXCLUSIONS, SHORT, OUTSIDE_SAMPLE, NAMED), "left out")
 REASONS = {
     "invalid_utf8": "documents with bytes that can't be decoded (these become U+FFFD)",
     "lone_surrogate": "documents with an escaped lone surrogate (it becomes U+FFFD)",

@@ -40,11 +40,7 @@ _FIRST_LINES, _STEP = 32, 16
 
 
 class Advice(NamedTuple):
-    """What would read a corpus better.
-
-    options: words of a command line
-    text: a sentence that names them
-    """
+    """What would read a corpus better. options: words of a command line; text: a sentence that names them."""
 
     options: tuple[str, ...]
     text: str

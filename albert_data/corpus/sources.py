@@ -111,11 +111,7 @@ def advise_names(names: Iterable[str]) -> list[str]:
 
 
 class Labels:
-    """Reads the values of the language field.
-
-    default: the source code where they name none
-    names: of the source codes that were read
-    """
+    """Reads the values of the language field. default: the source code where they name none; names: of those read."""
 
     def __init__(self, config: TextConfig, language: str | None, path: str, damage: Damage) -> None:
         self._field, self._path, self._damage = config.language_field or "", path, damage

@@ -7,16 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from albert_data.config import TextConfig
-from albert_data.corpus.damage import (
-    LEFT_OUT,
-    LOSES_NOTHING,
-    REASONS,
-    REMOVALS,
-    CountsByInput,
-    Damage,
-    InputCounts,
-    RemovedLines,
-)
+from albert_data.corpus.damage import LABELS, REASONS, REMOVALS, CountsByInput, Damage, InputCounts, RemovedLines
 from albert_data.corpus.fields import list_names
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.layout import Advice, advise
@@ -32,10 +23,7 @@ _MOST = 0.5  # of the corpus, or of a file that the user named, may be lost
 
 
 def advise_on(manifest: Manifest) -> list[Advice]:
-    """Options that would read the corpus better.
-
-    Empty if the corpus looks sound, or the manifest lacks the counts.
-    """
+    """Options that would read the corpus better."""
     counts = {name: value or 0 for name, value in dataclasses.asdict(manifest.counts).items()}
     return advise(counts, dataclasses.asdict(manifest.config.text), [item.path for item in manifest.inputs])
 
@@ -117,9 +105,8 @@ def list_removed(removed: Removed | None) -> list[str]:
 
 def list_notes(damage: Mapping[str, int], removed: Removed | None, advice: Sequence[str]) -> list[str]:
     """What was noticed, repaired, left out and removed, and the advice: a line each, behind its label in 11 columns."""
-    labels = dict.fromkeys(LOSES_NOTHING, "note") | dict.fromkeys(LEFT_OUT, "left out")
     found = [
-        (labels.get(reason, "damage"), f"{reason} {count:,}: {REASONS[reason]}")
+        (LABELS.get(reason, "damage"), f"{reason} {count:,}: {REASONS[reason]}")
         for reason, count in sorted(damage.items())
     ]
     found += [*(("removed", line) for line in list_removed(removed)), *(("warning", line) for line in advice)]

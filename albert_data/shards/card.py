@@ -141,17 +141,11 @@ def make_card(manifest: Manifest) -> bytes:
 
 
 def make_dataset_card(
-    manifest: Manifest,
-    columns: Sequence[str],
-    splits: Mapping[str, Mapping[str, Any]],
-    files: str,
-    load: str,
+    manifest: Manifest, columns: Sequence[str], splits: Mapping[str, Mapping[str, Any]], files: str, load: str
 ) -> bytes:
     """The card of rows or packs.
 
-    splits: the figures of each, "rows" first
-    files: those of a split, where {} is its name
-    load: how, in Markdown
+    splits: the figures of each, "rows" first; files: those of a split, where {} is its name; load: how, in Markdown
     """
     said, task = describe_text(manifest), manifest.config.examples.task
     masks = _describe_masks(manifest) if "masked_ids" in columns else ""

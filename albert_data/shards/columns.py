@@ -136,15 +136,5 @@ def copy_rows(
         copy_list(out_positions, at, addresses.masked_positions[batch], lists, row, count)
         lists = pointer_at(i32, addresses.masked_offsets[batch])
         copy_list(out_masked, at, addresses.masked_ids[batch], lists, row, count)
-    return (
-        input_ids,
-        offsets,
-        segment_a_len,
-        sop_label,
-        masked_positions,
-        masked_ids,
-        mask_offsets,
-        document_keys,
-        sources,
-        keys_b,
-    )
+    masks = masked_positions, masked_ids, mask_offsets
+    return input_ids, offsets, segment_a_len, sop_label, *masks, document_keys, sources, keys_b

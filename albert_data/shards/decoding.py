@@ -121,10 +121,7 @@ def name_kind(original: int, shown: int, tokenizer: Tokenizer) -> str:
 
 
 def find_starts(ids: np.ndarray, rule: WordRule, is_special: np.ndarray) -> np.ndarray:
-    """Whether each token of one segment begins a word: bool. A special piece in a segment is a word of its own.
-
-    is_special: bool [vocabulary]
-    """
+    """Whether each token of one segment begins a word, as each special piece does: bool. is_special: of all pieces."""
     special = is_special[ids]
     starts: np.ndarray = find_word_starts(ids, rule) | special
     starts[1:] |= special[:-1]

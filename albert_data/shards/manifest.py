@@ -1,7 +1,8 @@
 """manifest.json: what a shard folder holds, where it came from, and the proof that it is finished.
 
-The classes are the format, which docs/reference/format.md describes. A field is a key of the same name; only a
-BuildConfig is flat in the file: one object with the settings of all its classes. manifest_file.py reads the file.
+The classes are the format: docs/reference/format.md says what each key means. A field is a key of the same name, and
+None where the file lacks it; only a BuildConfig is flat in the file: one object with the settings of all its classes.
+manifest_file.py reads the file.
 """
 
 from __future__ import annotations
@@ -79,8 +80,6 @@ class FileEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerEntry(FileEntry):
-    """normalization: of text before the model; None for none. added: what transformers needs beside the file."""
-
     vocab_size: Count
     pad_id: Count
     unk_id: Count
@@ -98,13 +97,7 @@ class TokenizerEntry(FileEntry):
 
 @dataclass(frozen=True, kw_only=True)
 class InputEntry:
-    """An input of the build.
-
-    path: as found below the name that the user gave
-    language: None where the build has one language
-    split: "validation" if the user named it for that, else None
-    encoding: the one that was found (`--encoding auto`), None where none was looked for
-    """
+    """An input of the build. path: as found below the name that the user gave."""
 
     path: str
     bytes: Count
@@ -118,9 +111,7 @@ class InputEntry:
 class SourceEntry:
     """A source of a mixture, or a language that has a share by alpha, with the settings that it has in the end.
 
-    paths: as the mixture names them; none of a language
-    num_inputs: how many of the build's inputs are of this source; they are listed source by source; 0 of a language
-    weight, tokens, alpha: a weight, or a budget of tokens, or a share by size with at most max_passes
+    num_inputs: the inputs of the build are listed source by source
     language .. format: as in TextConfig
     """
 
@@ -150,13 +141,7 @@ class SourceEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class MixedSource(SourceEntry):
-    """A source, and what was made of it.
-
-    num_documents, num_tokens: those that belong to it, each document once
-    passes: over these, on average
-    num_used_documents: those with a pass
-    num_used_tokens: of text, in all passes
-    """
+    """A source, and what was made of it."""
 
     num_documents: Count
     num_tokens: Count
@@ -187,17 +172,7 @@ class Plan(Versions):
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Counts of the corpus in one pass, copies included.
-
-    text_bytes: of canonical text
-    inner_lines, wrapped_lines, short_documents: whether text looks wrapped, documents too short (corpus/layout.py)
-    uncomposed_documents: that are not in NFC, None in sets of older rules
-    duplicate_documents, duplicate_tokens: dropped as copies, None where copies were kept
-    left_out_documents, left_out_tokens: that training lacks because validation has them, None without such inputs
-    near_duplicate_documents, near_duplicate_tokens: dropped as similar, None where these are not looked for
-    contaminated_documents: left out before all other counts because they contain text of a benchmark; None without one
-    moved_documents: drawn for training, but put into validation, None with a given share of validation
-    """
+    """Counts of the corpus in one pass, copies included."""
 
     documents: Count
     sentences: Count
@@ -219,10 +194,7 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class NearDuplicateEntry:
-    """sources: how many documents of each were dropped, None in builds of one source.
-
-    num_partly_compared: how many that stayed may be similar to others, not all of which were compared
-    """
+    """sources: how many documents of each were dropped. num_partly_compared: of those that stayed."""
 
     sources: Mapping[str, Count] | None = None
     num_partly_compared: Count = 0
@@ -230,10 +202,7 @@ class NearDuplicateEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class DamagedInput:
-    """An input without documents, or with damage. fields: of its records without text, the most frequent first.
-
-    lost_share: of all that it holds, where it gave documents and that is over a tenth, or not known.
-    """
+    """An input without documents, or with damage. fields: of its records, the most frequent first."""
 
     path: str
     num_documents: Count
@@ -244,10 +213,7 @@ class DamagedInput:
 
 @dataclass(frozen=True, kw_only=True)
 class DamagedInputs:
-    """How many inputs gave no document, how many had damage, and the worst of both.
-
-    num_losing: how many gave documents, and have a `lost_share`.
-    """
+    """How many inputs gave no document, had damage, or gave documents and lost much; and the worst of them."""
 
     num_without_documents: Count
     num_damaged: Count
@@ -290,27 +256,7 @@ class SplitEntry(Totals):
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest(Versions):
-    """All that is known about a build.
-
-    documents_digest: the sum of the documents' keys, in hexadecimal
-    removed: lines that settings removed, by reason, None where there are none
-    skipped: what stands beside the inputs and is not read, by reason, None if there is nothing; no part of the plan
-    splits: by name
-    digest: `hash_content` of the shards' hashes
-    sources: the languages and other names, or a mixture's sources, that the column `source` refers to by index; None
-        where the rows have no such column
-    words: the word list, None in builds without one
-    ids: the files of the table of ids, None in builds without one
-    mixture: its sources, or languages with shares by alpha; None for other builds
-    unused_separators: document separators that no .txt input holds, None if there are none
-    near_duplicates: what was dropped as similar, None where that is not looked for
-    label_names: what the values of `sop_label` say, from 0 on; None for 0 in order, 1 swapped, and without a task
-    source_tokens: of the rows of each source, special ones included, in the order of `sources`
-    license: of the text, as the user names it; no part of the plan
-    language_named: True if a build of one language was told it, also if it is the default; no part of the plan
-    card: None until it is made
-    manifest_sha256: the hash of all other values, None where the file lacks it
-    """
+    """All that is known about a build. skipped, license, language_named: no part of the plan."""
 
     format: str = FORMAT_NAME
     format_version: int = FORMAT_VERSION

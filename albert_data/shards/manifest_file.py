@@ -107,10 +107,7 @@ def _explain_missing(folder: Path) -> str:
 
 
 def read_file(path: Path) -> ManifestFile:
-    """Read a JSON object.
-
-    Raises OSError if it can't be read or is no regular file, ValueError if its content is not allowed.
-    """
+    """Read a JSON object. Raises OSError if it is no regular file or can't be read, ValueError for its content."""
     storage = find_storage(path)
     status = storage.status(path)  # first: of a file that is replaced before it is read, `check_current` says so
     return ManifestFile(path=path, values=parse_object(storage.read(path, MAX_BYTES), _parse), status=status)

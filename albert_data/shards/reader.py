@@ -29,13 +29,7 @@ from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.paths import find_file
 from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import join_rows, no_rows, slice_rows
-from albert_data.shards.schema import (
-    check_batch,
-    explain_damage,
-    from_record_batch,
-    map_file,
-    shard_schema,
-)
+from albert_data.shards.schema import check_batch, explain_damage, from_record_batch, map_file, shard_schema
 from albert_data.storage import find_storage, is_remote, make_path
 from albert_data.storage.cache import measure_limit
 from albert_data.storage.sharing import SharedLock

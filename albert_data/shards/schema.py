@@ -62,10 +62,8 @@ def to_record_batch(examples: Examples, schema: pyarrow.Schema) -> pyarrow.Recor
         _to_list(examples.mask_offsets, examples.masked_ids),
         _to_array(examples.document_keys),
     ]
-    if examples.sources is not None:
-        columns.append(_to_array(examples.sources))
-    if examples.document_keys_b is not None:
-        columns.append(_to_array(examples.document_keys_b))
+    optional = (examples.sources, examples.document_keys_b)
+    columns += [_to_array(column) for column in optional if column is not None]
     return pyarrow.record_batch(columns, schema=schema)
 
 

@@ -30,11 +30,7 @@ _MIN_PLACES = 5  # fewer damaged sequences, or odd characters, are no proof
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """What a file seems to be in.
-
-    name: for messages
-    codec: for --encoding, None for no text
-    """
+    """What a file seems to be in. name: for messages; codec: for --encoding, None for no text."""
 
     name: str
     codec: str | None
@@ -256,10 +252,7 @@ def _judge_bytes(sample: bytes) -> Encoding | None:
 
 
 def count_odd(text: str) -> int:
-    """How many characters are controls, U+FFFD or unassigned.
-
-    Tabs do not count, nor do the controls that str.splitlines takes for line ends.
-    """
+    """How many characters are controls, U+FFFD or unassigned; not tabs, nor what str.splitlines takes for line ends."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     numbers, names = categories()
     is_odd = np.isin(numbers[codes], [names.index(name) for name in ("Cc", "Cn", "Cs")]) | (codes == 0xFFFD)
