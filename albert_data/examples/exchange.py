@@ -3,14 +3,8 @@
 In: the rows of a slice, in random order; the labels of some say that B is to be of another document. Out: the same
 rows with segments B exchanged, two rows at a time. So no token is lost, repeated or cut off.
 
-What could give the label away, and what is done about it:
-- Lengths: only segments of nearly equal length change places, and only if both rows still fit. A random segment of any
-  length would make rows that are shorter or longer than those filled with whole sentences.
-- What stands at the beginning or end of a document: every B, exchanged or not, was the second segment of some pair.
-- The source: both rows have the same.
-- The number of masked tokens, which is nearly fixed for each length: masks are drawn after the exchange
-  (pipeline/exchanging.py).
-A row that finds no partner stays as it is, and gets the label of a pair in order.
+docs/explanation/fidelity.md says what could give the label away, and what is done about it. A row that finds no
+partner stays as it is, and gets the label of a pair in order.
 """
 
 from __future__ import annotations

@@ -118,25 +118,16 @@ class MaskScratch(NamedTuple):
 
 
 class MaskPointers(NamedTuple):
-    """Pointers to all arrays that a row's masking reads and writes, and numbers. originals: Masks.ids.
+    """What a row's masking reads and writes, with pointers in place of arrays.
 
     Small helpers take the few pointers that they need: with this bundle instead, masking is 6 % slower.
     """
 
     ids: Pointer
-    flags: Pointer
-    ordinary_ids: Pointer
-    positions: Pointer
-    originals: Pointer
-    word_begins: Pointer
-    lengths: Pointer
-    is_chosen: Pointer
-    tokens: Pointer
-    replaced: Pointer
+    pieces: Pieces
     num_ordinary: int
-    mask_id: int
-    mask_below: np.uint64
-    random_below: np.uint64
+    scratch: MaskScratch
+    masks: Masks
 
 
 def mask_pairs(
@@ -199,30 +190,20 @@ def make_scratch(max_tokens: int, ngram: int) -> MaskScratch:
 
 @helper
 def point_to(ids: np.ndarray, pieces: Pieces, scratch: MaskScratch, masks: Masks) -> MaskPointers:
+    flags, ordinary_ids = pointer(pieces.flags), pointer(pieces.ordinary_ids)
+    begins, lengths, is_chosen = pointer(scratch.word_begins), pointer(scratch.lengths), pointer(scratch.is_chosen)
     return MaskPointers(
         pointer(ids),
-        pointer(pieces.flags),
-        pointer(pieces.ordinary_ids),
-        pointer(masks.positions),
-        pointer(masks.ids),
-        pointer(scratch.word_begins),
-        pointer(scratch.lengths),
-        pointer(scratch.is_chosen),
-        pointer(scratch.tokens),
-        pointer(scratch.replaced),
+        Pieces(flags, ordinary_ids, pieces.mask_id, pieces.mask_below, pieces.random_below, pieces.gap),
         len(pieces.ordinary_ids),
-        pieces.mask_id,
-        pieces.mask_below,
-        pieces.random_below,
+        MaskScratch(begins, lengths, is_chosen, pointer(scratch.tokens), pointer(scratch.replaced)),
+        Masks(pointer(masks.offsets), pointer(masks.positions), pointer(masks.ids)),
     )
 
 
 @helper
 def find_word_begins(ids: Pointer, flags: Pointer, begins: Pointer, first: int, last: int, count: int) -> int:
-    """Append the words of the segment from token `first` to `last` - 1 to `begins`, where `count` words are already.
-
-    Returns the new count.
-    """
+    """Append the words of the tokens `first` to `last` - 1 to the `count` ones in `begins`. Returns the new count."""
     state = _SPECIAL
     for token in range(first, last):
         own = I64(item(flags, I64(item(ids, token))))
@@ -312,22 +293,23 @@ def arrange(at: MaskPointers, state: np.uint64, num_words: int, count: int, tota
     num_items = max(count, num_words - total + (1 - gap) * count)
     # A stream of its own: the counters in choose_items are item numbers, from 0 on, so with the row's own stream they
     # would repeat its draws of _BUDGET, _TURN and the lengths.
-    choose_items(at.is_chosen, mix(state), num_items, count)
+    scratch = at.scratch
+    choose_items(scratch.is_chosen, mix(state), num_items, count)
     span, filled, lowest = 0, 0, 0
     for index in range((num_items + 63) >> 6):
-        bits = item(at.is_chosen, index)
+        bits = item(scratch.is_chosen, index)
         while bits != U64(0):
             # Item i begins at word shift + i: each item before it has a word, and what spans are longer has been added
             # to `shift`, which was the turn.
             first = shift + (index << 6) + count_trailing_zeros(bits)
             if first >= num_words:  # once around the circle: this span comes first in the row
                 shift, first, lowest = shift - num_words, first - num_words, filled
-            last = first + item(at.lengths, span)
+            last = first + item(scratch.lengths, span)
             shift += last - first - (1 - gap)
             if last > num_words:  # across the end of the row: its second part comes first in the row
-                lowest = put_tokens(at.word_begins, at.tokens, first, num_words, filled)
+                lowest = put_tokens(scratch.word_begins, scratch.tokens, first, num_words, filled)
                 shift, first, last, filled = shift - num_words, 0, last - num_words, lowest
-            filled = put_tokens(at.word_begins, at.tokens, first, last, filled)
+            filled = put_tokens(scratch.word_begins, scratch.tokens, first, last, filled)
             bits &= bits - U64(1)  # clears the lowest bit
             span += 1
     return filled, lowest
@@ -341,23 +323,24 @@ def mask_tokens(at: MaskPointers, state: np.uint64, row_begin: int, num_tokens: 
     Nothing branches on what is drawn, as that can't be predicted: the few random pieces are collected, and written in
     a loop of their own.
     """
+    pieces, masks, tokens, replaced = at.pieces, at.masks, at.scratch.tokens, at.scratch.replaced
     num_replaced = 0
     for i in range(lowest, lowest + num_tokens):
-        token = item(at.tokens, i if i < num_tokens else i - num_tokens)
+        token = item(tokens, i if i < num_tokens else i - num_tokens)
         original, bits = I64(item(at.ids, token)), draw(state, token - row_begin)
         # A span across the end of A has the [SEP] among its tokens. It stays, and the next token overwrites its entry.
         # Bit _SPECIAL is set for all pieces except special ones.
-        is_maskable = I64(item(at.flags, original)) >> _SPECIAL & 1
-        put(at.positions, filled, np.uint16(token - row_begin))
-        put(at.originals, filled, original)
-        put(at.ids, token, at.mask_id if is_maskable & I64(bits < at.mask_below) else original)
-        put(at.replaced, num_replaced, token)
-        num_replaced += is_maskable & I64(bits >= at.mask_below) & I64(bits < at.random_below)
+        is_maskable = I64(item(pieces.flags, original)) >> _SPECIAL & 1
+        put(masks.positions, filled, np.uint16(token - row_begin))
+        put(masks.ids, filled, original)
+        put(at.ids, token, pieces.mask_id if is_maskable & I64(bits < pieces.mask_below) else original)
+        put(replaced, num_replaced, token)
+        num_replaced += is_maskable & I64(bits >= pieces.mask_below) & I64(bits < pieces.random_below)
         filled += is_maskable
     for i in range(num_replaced):
-        token = item(at.replaced, i)
+        token = item(replaced, i)
         bits = mix(draw(state, token - row_begin))  # the draw itself has chosen the token already
-        put(at.ids, token, I64(item(at.ordinary_ids, below(bits, at.num_ordinary))))
+        put(at.ids, token, I64(item(pieces.ordinary_ids, below(bits, at.num_ordinary))))
     return filled
 
 
@@ -366,16 +349,17 @@ def mask_rows(rows: Rows, tables: SpanTables, pieces: Pieces, scratch: MaskScrat
     """Mask all rows in `rows.ids` itself, fill in the masks, and return the number of masked tokens."""
     ngram, filled = tables.cumulative.shape[1], 0
     at = point_to(rows.ids, pieces, scratch, masks)
+    flags, begins = at.pieces.flags, at.scratch.word_begins
     for row in range(len(rows.segment_a_len)):
         begin, end = rows.offsets[row], rows.offsets[row + 1]
         sep = begin + 1 + rows.segment_a_len[row]
-        words_a = find_word_begins(at.ids, at.flags, at.word_begins, begin + 1, sep, 0)
+        words_a = find_word_begins(at.ids, flags, begins, begin + 1, sep, 0)
         if len(rows.joined) > 0:
-            words_a = drop_joined(at.word_begins, rows.joined, 0, words_a)
-        words = find_word_begins(at.ids, at.flags, at.word_begins, sep + 1, end - 1, words_a)
+            words_a = drop_joined(begins, rows.joined, 0, words_a)
+        words = find_word_begins(at.ids, flags, begins, sep + 1, end - 1, words_a)
         if len(rows.joined) > 0:
-            words = drop_joined(at.word_begins, rows.joined, words_a, words)
-        put(at.word_begins, words, end - 1)  # the last [SEP] ends the last word
+            words = drop_joined(begins, rows.joined, words_a, words)
+        put(begins, words, end - 1)  # the last [SEP] ends the last word
         if words > 0:  # a row of special pieces alone has no words
             # The tables are for spans that cross at most one segment end. To cross two, a span must cover a whole
             # segment and a word on either side, so one of shorter + 1 words can't.
@@ -388,7 +372,7 @@ def mask_rows(rows: Rows, tables: SpanTables, pieces: Pieces, scratch: MaskScrat
             if draw(state, _BUDGET) < tables.extra[ends, longest, words]:
                 bound += 1
             cumulative = pointer(tables.cumulative[ends, longest, words])
-            count, total = draw_lengths(at.lengths, state, words, cumulative, ngram, bound, pieces.gap)
+            count, total = draw_lengths(at.scratch.lengths, state, words, cumulative, ngram, bound, pieces.gap)
             num_tokens, lowest = arrange(at, state, words, count, total, pieces.gap)
             # A stream of its own, whose counters are positions in the row. `arrange` has taken mix(state).
             state = mix(state ^ U64(MASKING))

@@ -9,14 +9,9 @@ a row and both do not. A later pass avoids the rows of earlier ones.
 For next sentence prediction no pair is swapped. The label says in which pairs B is to be exchanged: the merge
 does that (exchange.py), when it has the rows of all documents. Without a sentence task every row is `[CLS] A [SEP]`.
 
-Deviations, see docs/explanation/fidelity.md: whether a row is to be short, and how long, is drawn for each row, not for
-each document; nothing is truncated; where a row holds one sentence, no random document is taken as segment B.
-
-What could give the order away, and what is done about it:
-- A segment that begins or ends inside a sentence: both always begin and end with sentences.
-- The sentence that does not fit into a row begins the next one, and it is longer than most: the chance not to fit grows
-  with the length. So the rows of a document are filled from its front or from its back, at random, and the split is
-  drawn such that the sentences at the inner edges are as long as those at the outer edges (see `draw_split`).
+docs/explanation/fidelity.md has the deviations, and what could give the order away: above all the lengths of sentences.
+So the rows of a document are filled from its front or from its back, at random, and the split is drawn such that the
+sentences at the inner edges are as long as those at the outer edges (see `draw_split`).
 """
 
 from __future__ import annotations
@@ -97,15 +92,8 @@ def make_pairs(
 def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, pass_index: int) -> RowCuts:
     """Choose the rows, without their special tokens."""
     arrays = DocumentArrays(*(getattr(documents, name) for name in DocumentArrays._fields))
-    rule = PairRule(
-        words.starts,
-        words.standalone,
-        np.uint64(config.seed),
-        pass_index,
-        config.max_tokens,
-        threshold(config.short_seq_prob),
-        len(config.task.orders),
-    )
+    seed, short, num_labels = np.uint64(config.seed), threshold(config.short_seq_prob), len(config.task.orders)
+    rule = PairRule(words.starts, words.standalone, seed, pass_index, config.max_tokens, short, num_labels)
     # Each row of whole sentences has a sentence that no other row has. Of a longer sentence an equal share of what is
     # left is max_tokens / 2 or more, and a row that ends at a clause is half of that or more. Other rows are a share or
     # more; or they end before a word that reaches beyond it, and hold a share together with the next one, which ends
@@ -129,12 +117,8 @@ def copy_edges(documents: DocumentArrays, document: int, max_tokens: int, scratc
     Empty sentences are left out, and a heading counts as one with the sentence after it. But where only both together
     are longer than a row, as few headings as possible are taken off, the first ones, to a row of their own.
     """
-    offsets, is_heading, edges, is_alone = (
-        documents.sentence_offsets,
-        documents.is_heading,
-        scratch.edges,
-        scratch.is_alone,
-    )
+    offsets, is_heading = documents.sentence_offsets, documents.is_heading
+    edges, is_alone = scratch.edges, scratch.is_alone
     first, stop = documents.document_offsets[document], documents.document_offsets[document + 1]
     num_sentences, heading = 0, first  # heading: the first sentence of those that are one with the present one
     edges[0] = offsets[first]

@@ -11,8 +11,7 @@ the next row ends farther off than this one could, it can leave to this one all 
 row can hold both.
 
 In a later pass a row that an earlier pass has, too, counts as two rows, and more ends are tried. So most rows are new,
-for few rows more, and no single row more. A pass that began elsewhere, by a random offset, would not do: after a few
-rows, which end as far off as fits, it meets the rows of the pass before.
+for few rows more, and no single row more (docs/explanation/fidelity.md, "Passes").
 
 Sentences that are longer than a row are cut here too, into rows of similar lengths, at clauses where they have any, in
 a later pass at others.
