@@ -32,13 +32,7 @@ from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import dump
 from albert_data.train.checkpoint import find_newest, load_model, load_tensors
 from albert_data.train.config import AlbertConfig
-from albert_data.train.folder import (
-    NORMALIZATION_KEY,
-    RUN_FILE,
-    TOKENIZER_KEY,
-    find_tokenizer,
-    read_run_file,
-)
+from albert_data.train.folder import NORMALIZATION_KEY, RUN_FILE, TOKENIZER_KEY, find_tokenizer, read_run_file
 from albert_data.train.model import INIT_STD, LAYER_NORM_EPS, Albert
 from albert_data.train.reading import advise, explain, explain_writing, load_object, show
 
@@ -77,11 +71,7 @@ _ATTENTION_NAMES: dict[str, tuple[str, ...]] = {
     "out": ("attention.dense",),
     "norm": ("attention.LayerNorm",),
 }
-_FFN_NAMES: dict[str, tuple[str, ...]] = {
-    "up": ("ffn",),
-    "down": ("ffn_output",),
-    "norm": ("full_layer_layer_norm",),
-}
+_FFN_NAMES: dict[str, tuple[str, ...]] = {"up": ("ffn",), "down": ("ffn_output",), "norm": ("full_layer_layer_norm",)}
 # Tensors that transformers' files may also hold: copies of other parameters, and a constant.
 _IGNORED = {"predictions.decoder.weight", "predictions.decoder.bias", "albert.embeddings.position_ids"}
 # Names of settings: ours, transformers'.

@@ -25,7 +25,7 @@ from albert_data.errors import CheckpointError, ConfigError, InputError, Tokeniz
 from albert_data.interop.huggingface import CONFIG_FILE, import_model, load_run
 from albert_data.interop.initial import USUAL_SETTINGS, find_normalization
 from albert_data.interop.sentence_pairs import ScoreConfig, ScoredPairs, SentencePair
-from albert_data.jobs.progress import Progress
+from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import CONFIG_NAME
 from albert_data.tokenizer.words import find_word_starts
@@ -128,8 +128,8 @@ def score_pairs(
     precision = choose_precision("fp32" if is_cpu and config.precision == "auto" else config.precision, config.device)
     sentences, numbers = _encode_distinct(model, pairs)
     num_pieces = sum(int(np.count_nonzero(sentence.word_ends)) for sentence in sentences)
-    if progress is not None:
-        progress.start("scoring sentences", num_pieces, "rows")
+    progress = progress or NullProgress()
+    progress.start("scoring sentences", num_pieces, "rows")
     model.to(precision.device)
     began = time.perf_counter()
     scores = _score_sentences(model, sentences, config.batch_tokens, precision, progress)
@@ -137,14 +137,10 @@ def score_pairs(
     for pair, own in zip(pairs, scores[numbers], strict=True):
         if not np.isfinite(own).all():
             raise CheckpointError(f"{pair.origin}: the model's score is not a number; its weights are damaged")
-    good_scores, bad_scores = scores[numbers].T.tolist()
+    good, bad = scores[numbers].T.tolist()
+    count = len(sentences)
     return ScoredPairs(
-        pairs=pairs,
-        good_scores=good_scores,
-        bad_scores=bad_scores,
-        num_sentences=len(sentences),
-        num_pieces=num_pieces,
-        seconds=seconds,
+        pairs=pairs, good_scores=good, bad_scores=bad, num_sentences=count, num_pieces=num_pieces, seconds=seconds
     )
 
 
@@ -172,11 +168,7 @@ def _encode_distinct(model: MaskedLm, pairs: Sequence[SentencePair]) -> tuple[li
 
 @torch.inference_mode()
 def _score_sentences(
-    model: MaskedLm,
-    sentences: list[EncodedSentence],
-    batch_tokens: int,
-    precision: Precision,
-    progress: Progress | None,
+    model: MaskedLm, sentences: list[EncodedSentence], batch_tokens: int, precision: Precision, progress: Progress
 ) -> np.ndarray:
     """Return the score of each sentence, float64."""
     owners, log_probs = [], []
@@ -188,8 +180,7 @@ def _score_sentences(
             # They stay on the device, so that it computes while the next batch is made.
             log_probs.append(-F.cross_entropy(logits_BV.float(), labels_B, reduction="none"))
             owners.append(sentences_B)
-            if progress is not None:
-                progress.advance(len(labels_B))
+            progress.advance(len(labels_B))
         weights = torch.cat(log_probs).double().cpu().numpy()
     except torch.OutOfMemoryError as error:
         raise ConfigError(

@@ -22,7 +22,6 @@ from albert_data.text.wording import format_share
 from albert_data.train.config import TrainConfig
 from albert_data.train.reading import explain
 
-STDIN = "-"
 NO_GROUP = "all"  # the group of a pair that names none
 _MAX_LINE = 1 << 20
 _FIELDS = "each line needs the texts good and bad, and may have a group"

@@ -41,11 +41,9 @@ Row = dict[str, Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInputs:
-    """What a model is given.
+    """What a model is given. sentence_label: the name of its label of the pair, None for a model without that task.
 
-    sentence_label: the name of its label of the pair, None for a model without that task.
-    has_types, has_mask: whether it takes token_type_ids and attention_mask.
-    max_len: tokens of the longest row that it can compute.
+    has_types, has_mask: whether it takes token_type_ids and attention_mask. max_len: tokens of the longest row.
     """
 
     sentence_label: str | None = _SENTENCE_LABELS[0]

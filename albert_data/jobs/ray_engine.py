@@ -224,13 +224,8 @@ def connect(ray: Any, address: str | None, num_workers: int | None) -> None:
         except ConnectionError:
             if address or "RAY_ADDRESS" in os.environ:
                 raise
-            ray.init(
-                address="local",
-                num_cpus=num_workers or count_cores(),
-                include_dashboard=False,
-                object_store_memory=_STORE_BYTES,
-                **settings,
-            )
+            own = {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
+            ray.init(address="local", num_cpus=num_workers or count_cores(), **own, **settings)
     except Exception as error:  # Ray raises classes of many kinds here, none of them documented
         raise ConfigError(f"no Ray cluster can be used at {named}: {' '.join(str(error).split())[:300]}") from error
 

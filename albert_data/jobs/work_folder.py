@@ -46,10 +46,7 @@ def take_lock(path: Path, mark: bytes, taken: str, seconds: float = 0.0) -> Call
 
 
 class WorkFolder:
-    """A working folder and the lock on it.
-
-    path: of the folder, `out`/`name`
-    """
+    """A working folder and the lock on it. path: of the folder, `out`/`name`."""
 
     def __init__(self, out: Path, name: str, noun: str, files: Sequence[str], folders: Sequence[str] = ()) -> None:
         """noun: what messages call the command. files: patterns of the names of its files.

@@ -33,12 +33,9 @@ _WORD_LEN = 2  # the mean length in tokens of the word that a random token is in
 
 
 class BatchShape(NamedTuple):
-    """The shapes of a batch's tensors.
+    """The shapes of a batch's tensors. num_rows: rows, or packs; row_len: the length of each, with padding.
 
-    num_rows: rows, or packs.
-    row_len: the length that each is padded to, or the length of a pack.
     mask_capacity: how many masked tokens fit in.
-    pack: None, or the size of packs.
     """
 
     num_rows: int
@@ -192,12 +189,9 @@ def place_rows(
 
 
 class LaidRows(NamedTuple):
-    """Arrays of a Batch that `lay_out_rows` fills, and where rows are.
+    """Arrays of a Batch that `lay_out_rows` fills, as they are there; valid_BT: uint8.
 
-    input_ids_BT, segment_ids_BT: any integer type.
-    valid_BT: uint8.
-    cells: int64 [rows + 1], where each row begins, and the end of the last.
-    is_real: bool [rows], False for empty rows.
+    cells: int64 [rows + 1], where each row begins, and the end of the last; is_real: bool [rows], False for empty rows.
     """
 
     input_ids_BT: np.ndarray

@@ -26,12 +26,13 @@ from safetensors.torch import load, load_file, save_file
 from torch import Tensor
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
+from albert_data.storage import find_storage
 from albert_data.storage.files import TEMPORARY_SUFFIX, is_regular, sync_path
 from albert_data.text.escaping import name_as_text
 from albert_data.train.config import AlbertConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, check_shape
 from albert_data.train.model import Albert
-from albert_data.train.reading import advise, check_regular, explain, read_object, show
+from albert_data.train.reading import advise, explain, read_object, show
 
 FORMAT_VERSION = 2
 WEIGHTS_FILE, TENSORS_FILE, STATE_FILE = "model.safetensors", "training.safetensors", "state.json"
@@ -156,9 +157,8 @@ def load_checkpoint(path: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
 
 def load_tensors(path: Path) -> Tensors:
     """Read a safetensors file to the CPU. Raises OSError, and ValueError if it is damaged."""
-    check_regular(path)
     try:
-        with open(path, "rb") as file:  # whether it can be opened; safetensors opens names in UTF-8 only
+        with find_storage(path).open(path) as file:  # a regular file; safetensors opens names in UTF-8 only
             return load_file(path) if name_as_text(path) == str(path) else load(file.read())
     except OSError:
         raise

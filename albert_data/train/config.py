@@ -237,6 +237,7 @@ _MINI = TrainConfig(
     first_window=8,
 )
 _TINY = replace(_MINI, preset="tiny", steps=3000, minutes=None)
+_PAPER = TrainConfig(steps=125_000, batch_tokens=4096 * 512, optimizer="lamb", lr=0.00176, warmup_share=0.025)
 # quick: one short run on one GPU, AdamW. Models larger than base use 1e-4, the rate of BERT.
 # paper: section 4.1 and ALBERT's released configuration: LAMB, 4,096 rows of 512, 3,125 steps of warm-up.
 RECIPES = {
@@ -251,19 +252,7 @@ RECIPES = {
         name: replace(_MINI, preset=name, steps=TrainConfig.steps, minutes=None, batch_tokens=TrainConfig.batch_tokens)
         for name in ("base", "large", "xlarge", "xxlarge")
     },
-    "paper": {
-        name: TrainConfig(
-            preset=name,
-            steps=125_000,
-            batch_tokens=4096 * 512,
-            optimizer="lamb",
-            lr=0.00176,
-            warmup_share=0.025,
-            eval_every=2500,
-            save_every=2500,
-        )
-        for name in MODEL_PRESETS
-    },
+    "paper": {name: replace(_PAPER, preset=name, eval_every=2500, save_every=2500) for name in MODEL_PRESETS},
 }
 
 
@@ -284,17 +273,16 @@ def resolve(
     given; and a rate that falls with the square root of the batch, as that of a GPU would spoil the weights.
     Raises ConfigError if the recipe has no settings for the preset.
     """
-    rows = RECIPES
     preset = preset or (TrainConfig.preset if has_weights else DEFAULT_PRESETS[device])
-    name = recipe or ("gpu" if device == "cuda" and preset in rows["gpu"] else DEFAULT_RECIPE)
-    check_choice("recipe", name, tuple(rows))
-    if preset not in rows[name]:
-        why = f"the recipe {name} has no settings for the preset {preset}; it has them for {', '.join(rows[name])}"
+    name = recipe or ("gpu" if device == "cuda" and preset in RECIPES["gpu"] else DEFAULT_RECIPE)
+    check_choice("recipe", name, tuple(RECIPES))
+    if preset not in RECIPES[name]:
+        why = f"the recipe {name} has no settings for the preset {preset}; it has them for {', '.join(RECIPES[name])}"
         raise ConfigError(f"{why}; choose one of these with --preset, or another --recipe")
-    config = rows[name][preset]
+    config = RECIPES[name][preset]
     if has_weights:
         config = replace(config, first_window=0)
-        small = rows["quick"][DEFAULT_PRESETS["cpu"]].batch_tokens
+        small = RECIPES["quick"][DEFAULT_PRESETS["cpu"]].batch_tokens
         if not recipe and device == "cpu" and "batch_tokens" not in given and config.batch_tokens > small:
             lr = float(f"{config.lr * (small / config.batch_tokens) ** 0.5:.1g}")
             config = replace(config, batch_tokens=small, lr=lr)

@@ -35,12 +35,7 @@ TIMEOUT = timedelta(minutes=30)
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """The processes of a run.
-
-    rank: the number of this process, from 0.
-    num_ranks: how many there are.
-    local_rank: the number of this process on its machine, and of its GPU.
-    """
+    """The processes of a run. local_rank: the number of this process on its machine, and of its GPU."""
 
     rank: int = 0
     num_ranks: int = 1

@@ -60,7 +60,6 @@ _FREE_FIELDS = (
     # Instead of these, the identity has the values that were chosen for "auto".
     *("precision", "device"),
 )
-_DROPPED = ("tensorboard", "threads")  # settings of earlier versions, without effect on the weights
 
 Identity = dict[str, Any]
 
@@ -162,8 +161,6 @@ def read_run_file(run: Path) -> dict[str, Any]:
         found = {name: content[name] for name in ("config", "model", "identity", TEXT_KEY)}
         if wrong := [name for name, value in found.items() if not isinstance(value, dict)]:
             raise ConfigError(f"{wrong[0]} is {show(found[wrong[0]])}; an object is needed")
-        for name in _DROPPED:
-            found["config"].pop(name, None)
         check_known(TrainConfig, found["config"])
         TrainConfig(**found["config"])
         check_shape(found["model"])

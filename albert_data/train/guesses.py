@@ -32,13 +32,9 @@ _GAP = "____"
 
 
 class Question(NamedTuple):
-    """A word to guess.
+    """A word to guess, at a position of a row. ids: uint16 or uint32, the row before masking.
 
-    ids: uint16 or uint32, its row before masking.
-    segment_a_len: of the row.
-    position: of the word in the row.
-    sentence: the text around it, with a gap in its place.
-    source: the name of the row's; empty unless there are several.
+    sentence: the text around it, with a gap in its place. source: the name of the row's, if there are several.
     """
 
     ids: np.ndarray

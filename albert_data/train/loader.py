@@ -58,13 +58,7 @@ class Remasker:
     """Draws new masks for rows of later epochs."""
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, *, seed: int) -> None:
-        """Raises ShardError if the tokenizer is not the one that the shards were built with."""
-        if tokenizer.sha256 != manifest.tokenizer.sha256:
-            name = Path(manifest.tokenizer.file).name
-            raise ShardError(
-                f"the tokenizer beside the shards has the SHA-256 {tokenizer.sha256}, but they were built with "
-                f"{manifest.tokenizer.sha256}; put the build's {name} back, or build again"
-            )
+        """tokenizer: that of the shards."""
         config = self._config = manifest.config.examples
         self._words = tokenizer.word_rule(config)
         self._pieces = Pieces.of(tokenizer.specials, self._words, tokenizer.ordinary_ids, config)
@@ -378,13 +372,9 @@ class ShardLoader:
             num_batches, num_rows = self._split(row_batch.row_len)
             share = cut_share(row_batch.offsets, rank=self._rank, num_ranks=self._num_ranks)
             prob = None if mask_prob is None else mask_prob(number)
+            own, shape = row_batch._replace(offsets=share), self.shape(num_rows, row_batch.row_len, prob)
             batches = self._reader.read(
-                row_batch._replace(offsets=share),
-                self.shape(num_rows, row_batch.row_len, prob),
-                num_batches=num_batches,
-                epoch=position.epoch,
-                mask_prob=prob,
-                pin=pin,
+                own, shape, num_batches=num_batches, epoch=position.epoch, mask_prob=prob, pin=pin
             )
             yield batches, after
 

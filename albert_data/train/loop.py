@@ -61,11 +61,7 @@ from albert_data.train.update import explain_stop, update
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """All that the loop works with.
-
-    folder: the run's.
-    metrics, guesser: on the first rank; the guesser only if the settings ask for it.
-    """
+    """All that the loop works with. metrics, guesser: on the first rank; a guesser only if the settings ask for it."""
 
     session: Session
     loader: ShardLoader

@@ -71,12 +71,7 @@ class RowBatch(NamedTuple):
 
 
 class Pack(NamedTuple):
-    """The size of a pack.
-
-    pack_len: its tokens.
-    max_rows: the most rows that it takes.
-    longest: tokens of the longest row, padded.
-    """
+    """The size of a pack: its tokens, the most rows that it takes, and the tokens of the longest row, padded."""
 
     pack_len: int
     max_rows: int
@@ -161,9 +156,7 @@ class BatchOrder:
     """The endless sequence of batches of row numbers. lengths: tokens of each row; there is at least one row.
 
     row_lens: the lengths that rows of batches may be padded to, ascending; or the length of packs.
-    bucket: rows are padded to multiples of so many tokens. A smaller one needs less padding, and makes more shapes.
-    packed: fill packs instead of padding rows to the length of their bucket; `pack` is then their size.
-    find_words: cut rows before words, so that packs get full; see `pack_rows`.
+    bucket, packed: as of ShardLoader; find_words: to cut rows before words, as in `pack_rows`.
     """
 
     def __init__(

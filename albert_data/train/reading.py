@@ -9,8 +9,6 @@ opened: reading a FIFO waits for a writer, and a device may have no end.
 from __future__ import annotations
 
 import errno
-import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,14 +19,8 @@ from albert_data.storage.files import read_json
 
 _MAX_BYTES = 1 << 22  # of a JSON file: a run.json has 3 KB
 _SHOWN_LEN, _EXPLAINED_LEN = 80, 300
-_NO_FILE = (None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EFBIG)  # of `check_regular` too
+_NO_FILE = (None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EFBIG)  # EINVAL: no regular file
 FREE_SPACE = "free some space, then --resume"
-
-
-def check_regular(path: Path) -> None:
-    """Raise OSError for a path that is missing or not a regular file. A link to a regular file is allowed."""
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(None, "is not a regular file", str(path))
 
 
 def read_object(path: Path) -> dict[str, Any]:

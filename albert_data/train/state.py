@@ -41,12 +41,7 @@ from albert_data.train.schedule import Budget, list_windows
 
 @dataclass(frozen=True, kw_only=True)
 class Initial:
-    """Weights to begin with.
-
-    model: on the CPU.
-    tokenizer_sha256: of the tokenizer that they were trained with; None if unknown.
-    origin: where they are from, for messages.
-    """
+    """Weights to begin with, on the CPU. tokenizer_sha256: of theirs, None if unknown; origin: for messages."""
 
     model: Albert
     tokenizer_sha256: str | None
@@ -138,13 +133,9 @@ def identify_run(
         names, attention = list_kernels(), trial()
         if ranks.num_ranks > 1:  # the first one's is the fastest for all
             attention = trial([names[round(ranks.follow_first(lambda: names.index(attention.kernel)))]])
+    kernel = attention.kernel.removeprefix(FLASH_2)
     identity = make_identity(
-        config,
-        shape,
-        manifest,
-        device_type=precision.device.type,
-        precision=precision.format,
-        attention=attention.kernel.removeprefix(FLASH_2),
+        config, shape, manifest, device_type=precision.device.type, precision=precision.format, attention=kernel
     )
     if resumed is not None and stored is not None:
         check_identity(identity, stored["identity"], resumed / RUN_FILE)

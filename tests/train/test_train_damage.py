@@ -21,6 +21,7 @@ from albert_data.interop.initial import load_initial
 from albert_data.runs.figures import read_run
 from albert_data.runs.page import write_run_page
 from albert_data.runs.view import describe_run, run_to_dict
+from albert_data.storage import Disk
 from albert_data.train import loop
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
 
@@ -123,10 +124,12 @@ def test_a_run_or_a_model_is_read_under_a_name_that_is_not_utf_8(copy, readers, 
 @pytest.mark.parametrize(("source", "reader"), [("stopped", "resume"), ("theirs", "init")])
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE])
 def test_a_file_that_cannot_be_opened_is_not_called_damaged(trained, readers, monkeypatch, source, reader, number):
-    def refuse(*arguments):
-        raise OSError(number, os.strerror(number))
+    def refuse(disk, path, opened=Disk.open):
+        if path.suffix == ".safetensors":
+            raise OSError(number, os.strerror(number))
+        return opened(disk, path)
 
-    monkeypatch.setattr("albert_data.train.checkpoint.open", refuse, raising=False)
+    monkeypatch.setattr(Disk, "open", refuse)
     with pytest.raises(CheckpointError, match=f"{os.strerror(number)}.*; it may be whole: make it readable") as error:
         readers[reader](trained / source)
     assert "delete" not in str(error.value)
