@@ -29,7 +29,7 @@ from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.verify import verify
 from albert_data.jobs.progress import NullProgress
 from albert_data.pipeline.build import BuildReport, build_shards
-from albert_data.pipeline.estimate import estimate
+from albert_data.pipeline.estimate import estimate_build
 from albert_data.shards.manifest import MixedSource
 from albert_data.shards.reader import open_shards
 from albert_data.survey import budgets, document_lists, mixed_sources
@@ -263,7 +263,7 @@ def test_an_estimate_is_near_the_rows_that_shares_give(tokenizer, tmp_path):
     settings: dict[str, Any] = {"pairs": "none", "short_seq_prob": 0.0, "max_passes": 40.0, "keep_duplicates": True}
     manifest = build_languages(path, tmp_path / "out", tokenizer, **settings).manifest
     config = fixtures.make_config(language_field="lang", alpha=0.3, **settings)
-    found = estimate(find_inputs([str(path)], text=config.text), tokenizer, config, NullProgress())
+    found = estimate_build(find_inputs([str(path)], text=config.text), tokenizer, config, NullProgress())
     assert found is not None
     assert found.rows == pytest.approx(sum(split.num_rows for split in manifest.splits.values()), rel=0.1)
 
