@@ -10,11 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 
-from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import Input, list_texts
 from albert_data.corpus.sources import ONE_PASS
 from albert_data.examples.pair_tasks import PairTask
@@ -66,7 +65,7 @@ def make_manifest(build: Build, tokenizer: Tokenizer, made: Made, decisions: Dec
     plan, config, shards = build.plan, build.config, merged.shards
     splits = {split: _describe_split(split, shards, config.examples.task) for split in SPLITS}
     names = [field.name for field in dataclasses.fields(Counts)]
-    added = _add_files(tokenizer, config).items()
+    added = _add_files(tokenizer, config.examples.max_seq_len).items()
     missing = set(_DROPPED_COUNTS if config.keep_duplicates else ())
     missing |= set() if config.drop_near_duplicates else set(_NEAR_DUPLICATE_COUNTS)
     missing |= set() if any(source.weight == 0 for source in plan.mixture or ()) else {"contaminated_documents"}
@@ -113,8 +112,9 @@ def make_manifest(build: Build, tokenizer: Tokenizer, made: Made, decisions: Dec
     return manifest
 
 
-def _add_files(tokenizer: Tokenizer, config: BuildConfig) -> dict[str, bytes]:
-    files = added_files(tokenizer, max_len=config.examples.max_seq_len)
+@lru_cache(maxsize=1)  # for the manifest, and for writing them
+def _add_files(tokenizer: Tokenizer, max_len: int) -> dict[str, bytes]:
+    files = added_files(tokenizer, max_len=max_len)
     return {f"{TOKENIZER_FOLDER}/{name}": data for name, data in files.items()}
 
 
@@ -168,7 +168,7 @@ def publish(
     work.check_lock()
     ours, storage = work.find_ours(), find_storage(work.out)
     ours.check()
-    files = {manifest.tokenizer.file: tokenizer.model, **_add_files(tokenizer, manifest.config)}
+    files = {manifest.tokenizer.file: tokenizer.model, **_add_files(tokenizer, manifest.config.examples.max_seq_len)}
     if tokenizer.words is not None:
         files[WORDS_FILE] = tokenizer.words
     notes, card = list[str](), work.out / CARD_NAME
