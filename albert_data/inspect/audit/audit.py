@@ -150,7 +150,8 @@ def audit_splits(folder: Path, opened: list[Shards], corpus: Corpus | None = Non
     parts = (opened[0].manifest.config, opened[0].manifest.config.text, *(opened[0].manifest.mixture or ()))
     options_on = {name.replace("_", "-") for part in parts for name, value in vars(part).items() if value}
     checks = [dataclasses.replace(check, rule=check.rule.fit(options_on)) for check in checks]
-    causes = [one.text for one in advise_on(opened[0].manifest)]  # likely ones, if the layout was misread
+    # Likely ones, if the layout was misread: how accents are written is none of them.
+    causes = [one.text for one in advise_on(opened[0].manifest) if "--unicode" not in one.options]
     for number, check in enumerate(checks):
         if causes and check.rule in _CAUSED_BY_LAYOUT and check.verdict in (LOOK, BAD):
             checks[number] = dataclasses.replace(check, finding="; ".join([check.finding, *causes]))
