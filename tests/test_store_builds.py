@@ -230,7 +230,7 @@ def test_no_secret_is_written_or_told(stored, corpus, vocab, capfd, store_server
 def test_a_bucket_that_can_not_be_used_is_told_in_one_line_before_any_work(
     where, fault, method, message, stored, vocab, tmp_path, capsys, monkeypatch
 ):
-    (tmp_path / "in.txt").write_text("One sentence. Another one.\n")
+    (tmp_path / "in.txt").write_text("One sentence.\n\nAnother one.\n")
     name = f"{stored.url}/x" if fault else "s3://none/x"
     names = {"input": str(tmp_path / "in.txt"), "output": str(tmp_path / "out"), where: name}
     monkeypatch.setattr("albert_data.pipeline.steps.compile_with_notice", Mock(side_effect=AssertionError("work")))
