@@ -69,7 +69,7 @@ def measure_plan(num_bytes: int, num_files: int) -> Sizes:
     """Plan files of equal size. Only the search for the ends of documents is left out: it is counted."""
     began, cuts = time.process_time(), list[int]()
 
-    def cut_there(file: Any, format: str, at: int, stop: int, size: int) -> int:
+    def cut_there(file: Any, format: str, at: int, *others: Any) -> int:
         cuts.append(at)
         return at
 
@@ -77,7 +77,7 @@ def measure_plan(num_bytes: int, num_files: int) -> Sizes:
         one = Input(path=file.name, format="jsonl", compression=None, size=num_bytes // num_files, modified_ns=0)
         made = tasks.plan_tasks([one] * num_files)
     shards = shard_plan.plan_split("train", int(num_bytes * ROWS_BYTES), None, int(num_bytes * ROWS_BYTES))
-    plan = Shuffle.plan(shards, len(made))
+    plan = Shuffle.plan([shard.num_bytes for shard in shards], len(made))
     merges = plan_joins(plan, [task.name for task in made], {"train": 1}, "") if plan.num_batches else []
     groups, seconds = group_tasks(shards, plan), time.process_time() - began
     return Sizes(num_bytes, num_files, len(cuts), made, len(shards), plan, merges, groups, seconds)
