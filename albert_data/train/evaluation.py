@@ -96,9 +96,9 @@ def add_rows(sums_RF: torch.Tensor, output: Output, moved: Batch, batch: Batch, 
 def describe_sources(examples: Examples, sums_RF: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
     """`num_sources`, and `by_source`: figures of at most 50, the worst first, but few labels last.
 
-    The standard error of an accuracy is by rows, whose labels are alike, but no less than that of independent labels
-    with two right and two wrong ones added (Agresti and Coull 1998): without these, no hit would have no error. None
-    for under 10 rows.
+    The labels of a row are alike, so the standard error of an accuracy is computed from rows. It is None for under 10
+    rows. It is at least the error of independent labels with two right and two wrong ones added (Agresti and Coull
+    1998), because rows without a hit would have an error of 0.
     """
     sources_R, found = np.asarray(examples.sources), list[dict[str, Any]]()
     for source in np.unique(sources_R[sums_RF.any(axis=1)]).tolist():

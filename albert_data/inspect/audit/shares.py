@@ -71,9 +71,10 @@ def share_by_source(
     subject: Subject, parts: np.ndarray, wholes: np.ndarray, rows: np.ndarray | None = None
 ) -> list[SourceShare]:
     """The share of each source that has any of `wholes`; empty unless rows have two sources or more."""
-    names, (groups, sources) = subject.shards[0].manifest.sources or (), subject.groups
+    names = subject.shards[0].manifest.sources or ()
     if len(names) < 2:
         return []
+    groups, sources = subject.groups
     of_rows = groups if rows is None else groups[rows]
     part, whole = (np.bincount(of_rows, values, len(sources)) for values in (parts, wholes))
     sums, totals = (np.bincount(sources, values, len(names)) for values in (part, whole))
