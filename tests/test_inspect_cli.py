@@ -9,6 +9,7 @@ import unicodedata
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
@@ -202,7 +203,7 @@ def read_segments(shards: Shards, row: int) -> list[str]:
 
 @given(sizes=st.lists(st.integers(0, 20), min_size=1, max_size=4), count=st.integers(0, 60), seed=st.integers(0, 99))
 def test_rows_are_drawn_from_each_source_in_turn_and_fewer_are_the_first_of_more(sizes, count, seed):
-    sources = [[1000 * number + row for row in range(size)] for number, size in enumerate(sizes)]
+    sources = [1000 * number + np.arange(size) for number, size in enumerate(sizes)]
     chosen = draw_rows(sources, count, seed)
     assert len(set(chosen)) == len(chosen) == min(count, sum(sizes))
     assert set(chosen) <= set(chain(*sources))

@@ -56,27 +56,25 @@ def choose_rows(shards: Shards, choice: RowChoice) -> list[int]:
         return list(dict.fromkeys(choice.numbers))
     sources = _list_rows(shards, choice.source)
     if choice.text is not None:
-        found = find_text(shards, choice.text)
-        return list(
-            islice(found if choice.source is None else filter(set(sources[0]).__contains__, found), choice.count)
-        )
+        is_wanted = np.zeros(len(shards), bool)
+        is_wanted[np.concatenate(sources)] = True
+        return list(islice(filter(is_wanted.__getitem__, find_text(shards, choice.text)), choice.count))
     return draw_rows(sources, choice.count, choice.seed)
 
 
-def _list_rows(shards: Shards, source: str | None) -> list[Sequence[int]]:
+def _list_rows(shards: Shards, source: str | None) -> list[np.ndarray]:
     """The rows of each source that has any, or of this one. Rows without sources are of one."""
-    names = shards.manifest.sources
-    if source is not None and source not in (names or ()):
+    names, rows = shards.manifest.sources, shards.rows_by_source or [np.arange(len(shards))]
+    if source is None:
+        return rows
+    if source not in (names or ()):
         there = f"; they are {list_some([quote(name) for name in names], _NAMED)}" if names else ": they have none"
         raise ConfigError(f"the rows of {shards.folder} have no source {source!r}{there}")
-    if names is None:
-        return [range(len(shards))]
-    of_rows = np.concatenate([np.zeros(0, np.uint16), *(batch.sources for batch in shards.batches())])
-    asked = range(len(names)) if source is None else [names.index(source)]
-    return [rows.tolist() for number in asked if len(rows := np.flatnonzero(of_rows == number)) or source is not None]
+    number = (names or ()).index(source)
+    return [found for found in rows if len(found) and shards[found[0]].source == number] or [rows[0][:0]]
 
 
-def draw_rows(sources: Sequence[Sequence[int]], count: int, seed: int) -> list[int]:
+def draw_rows(sources: Sequence[np.ndarray], count: int, seed: int) -> list[int]:
     """Draw `count` rows, or all if there are fewer, in turn from each source, in random order.
 
     sources: the rows of each. With a smaller count, the rows are a prefix of these.
@@ -89,7 +87,7 @@ def draw_rows(sources: Sequence[Sequence[int]], count: int, seed: int) -> list[i
             if len(chosen) < count and len(drawn) < len(rows):
                 while (place := rng.randrange(len(rows))) in drawn:
                     pass
-                drawn[place] = chosen[rows[place]] = None
+                drawn[place] = chosen[int(rows[place])] = None
     return list(chosen)
 
 

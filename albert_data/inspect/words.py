@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ class WordArrays(NamedTuple):
     num_inside: np.ndarray  # int64, words that begin inside the piece
 
 
+@lru_cache(maxsize=2)  # 0.14 s for 30,000 pieces, and asked for by several readers of a split
 def find_text_words(tokenizer: Tokenizer) -> WordArrays:
     """Judge each piece by its text, decoded between two letters."""
     decode, texts, is_shown = tokenizer.decode, list(tokenizer.piece_texts), ~find_byte_pieces(tokenizer)
