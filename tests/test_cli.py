@@ -121,7 +121,15 @@ def test_the_installed_command_is_this_one():
     assert (done.returncode, done.stdout) == (0, f"albert-data, version {__version__}\n")
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_windows_is_told_where_to_install_it(monkeypatch):
+    from albert_data.cli.entry import main
+
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(SystemExit, match="does not run on Windows itself; install it in WSL"):
+        main()
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"quickstart"}))  # which has a sample
 def test_a_command_without_its_arguments_is_a_usage_error(name, capsys):
     assert run([name]) == 2
     assert "Missing" in capsys.readouterr().err

@@ -6,11 +6,13 @@ import ast
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -95,7 +97,7 @@ def test_a_kernel_is_compiled_and_kept_under_a_lock_unless_another_process_has_i
     monkeypatch.setattr(kernel_cache, "_LOCK_SECONDS", 0.1)
     folder = kernel_cache.find_folder()
     assert folder is not None
-    lock = partial(find_storage(cache).lock, folder / "lock", b"", 0.0)
+    lock = partial(find_storage(cache).lock, folder / f"{fill_in.__module__}.fill_in.lock", b"", 0.0)
     events = event.RecordingListener()
     free = lock() if is_taken else lambda: None
     replace = os.replace
@@ -113,6 +115,25 @@ def test_a_kernel_is_compiled_and_kept_under_a_lock_unless_another_process_has_i
     free()
     lock()()
     assert call_again().compiled.stats.cache_hits
+
+
+def test_a_process_that_waited_for_a_kernel_loads_what_the_other_compiled(cache, monkeypatch):
+    call_again()
+    folder, away = kernel_cache.find_folder(), cache / "away"
+    assert folder is not None
+    folder.rename(away)
+    folder.mkdir()
+
+    class Storage:
+        def lock(self, path: Path, mark: bytes, seconds: float) -> Any:
+            if not seconds:
+                raise BlockingIOError  # another process has it
+            shutil.copytree(away, folder, dirs_exist_ok=True)
+            return Mock()
+
+    monkeypatch.setattr(kernel_cache, "find_storage", lambda path: Storage())
+    stats = call_again().compiled.stats
+    assert (sum(stats.cache_hits.values()), sum(stats.cache_misses.values())) == (1, 1)
 
 
 def test_a_kernel_for_which_the_disk_has_no_room_runs(cache, monkeypatch):

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import importlib
 import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import build_fixtures as fixtures
 import pytest
 
+from albert_data.cli.compiling import compiling_beside
 from albert_data.cli.main import run
 from albert_data.cli.quickstart import format_command
 from albert_data.shards.reader import open_shards
@@ -86,9 +90,9 @@ def read_commands(shown: str) -> list[list[str]]:
 
 def test_the_printed_commands_make_the_same_files(here, call):
     commands = read_commands(call("corpus/e*.txt", "--vocab-size", "600", "--workers", "2").out)
-    assert [words[0] for words in commands] == ["vocab", "build", "audit", "inspect", "inspect", "train"]
+    assert [words[0] for words in commands] == ["vocab", "build", "inspect", "audit", "inspect", "inspect", "train"]
     assert "--validation-fraction" not in commands[1]
-    for words in commands[:4]:
+    for words in commands[:5]:
         assert run([word.replace("first", "second") for word in words]) == 0
     first, second = (fixtures.digest_folder(here / name) for name in ("first", "second"))
     del first["report.html"], second["report.html"]  # they name their folder
@@ -107,8 +111,9 @@ def test_what_is_finished_stays_as_it_is_and_a_missing_step_alone_is_done(resume
     before = fixtures.digest_folder(resumed)
     shown = call("corpus").out
     assert fixtures.digest_folder(resumed) == before
+    assert shown.startswith("first is there: what is finished in it is not made again\n")
     assert shown.count("nothing to do") == 3
-    assert [words[0] for words in read_commands(shown)] == ["build", "audit", "inspect", "train"]
+    assert [words[0] for words in read_commands(shown)] == ["build", "inspect", "audit", "inspect", "train"]
     (resumed / "first/report.html").unlink()
     call("corpus")
     after = fixtures.digest_folder(resumed)
@@ -214,6 +219,73 @@ def test_a_mistake_is_told_before_anything_is_written(here, arguments, message, 
     assert message in call(*arguments, code=1).err
     assert fixtures.digest_folder(here) == before
     assert not (here / "first").exists()
+
+
+# ---- the sample ----
+
+
+@pytest.fixture
+def no_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let quickstart print its commands, and run none."""
+    module = importlib.import_module("albert_data.cli.quickstart")
+    monkeypatch.setattr(module, "_run", lambda title, name, arguments, options=(): None)
+    monkeypatch.setattr(module, "_report", lambda *_: ([], []))
+
+
+def test_without_a_text_the_sample_is_written_once_and_read(no_commands, tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    line = "no text is named, so it is {}sample_corpus\n"
+    assert call().out.startswith(line.format("a sample, written to "))
+    assert fixtures.digest_folder(tmp_path / "sample_corpus") == fixtures.digest_folder(ROOT / "sample_corpus")
+    assert {path.name for path in tmp_path.iterdir()} == {"sample_corpus", "first"}
+    (tmp_path / "sample_corpus/chinese.txt").unlink()  # it is the user's now
+    assert call("-o", "second").out.startswith(line.format("that in "))
+    assert not (tmp_path / "sample_corpus/chinese.txt").exists()
+
+
+def test_a_sample_that_can_not_be_written_is_one_line(tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    assert (
+        "Error: the sample can't be written to file/sample_corpus: Not a directory"
+        in call("-o", "file/first", code=1).err
+    )
+    monkeypatch.setattr(Path, "rename", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    message = "Error: the sample can't be written to sample_corpus: No space left on device; go to another folder"
+    assert message in call(code=1).err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"], "nothing is left of it"
+
+
+# ---- compiling beside ----
+
+
+@pytest.mark.slow
+def test_a_second_process_compiles_what_is_needed_after_the_vocabulary(tmp_path, monkeypatch):
+    """Where it compiles for other types, it helps nothing. The slowest kernels are of the three rooms below."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.chdir(tmp_path)
+    for code in (
+        "from albert_data.cli.compiling import compile_all; compile_all()",
+        "from albert_data.cli.main import run; assert run('quickstart --minutes 0'.split()) == 0",
+    ):
+        code += "\nimport sys; from albert_data.kernels.cache import compile_lock\nfor one in compile_lock.kernels: "
+        code += (
+            "print(one.py_func.__module__, one.py_func.__name__, *one.stats.cache_misses, sep=' | ', file=sys.stderr)"
+        )
+        run_ = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    compiled = [line for line in run_.stderr.split("\n") if line.count(" | ") > 1]
+    assert compiled, "the vocabulary has kernels of its own"
+    assert [line for line in compiled if "vocab" not in line] == []
+
+
+def test_nothing_is_compiled_beside_where_kernels_are_there_or_can_not_be_kept(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("albert_data.jobs.engine.run_beside", Mock(side_effect=AssertionError("a process")))
+        with compiling_beside():  # the tests have compiled some
+            pass
+        patch.setattr("albert_data.kernels.cache.find_folder", lambda: None)
+        with compiling_beside():
+            pass
 
 
 # ---- other options, or another text ----

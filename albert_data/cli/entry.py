@@ -10,8 +10,6 @@ import os
 import signal
 import sys
 
-from albert_data.storage.interrupts import exit_at_interrupts
-
 # Objects from one garbage collection to the next. Numba alone makes 200,000 while it is imported: with Python's own
 # threshold collections took 0.09 s then, and the last one, as Python ends, 0.15 s.
 _GARBAGE = 100_000
@@ -22,6 +20,10 @@ def main() -> None:
 
     `audit --fail-on` also ends with 3. `train` also ends with 129 after SIGHUP and 143 after SIGTERM.
     """
+    if sys.platform == "win32":
+        sys.exit("Error: albert-data does not run on Windows itself; install it in WSL, the Linux of Windows")
+    from albert_data.storage.interrupts import exit_at_interrupts
+
     exit_at_interrupts()
     open_standard_streams()
     gc.set_threshold(_GARBAGE)

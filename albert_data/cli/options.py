@@ -287,7 +287,17 @@ def _complete_file(context: click.Context, parameter: click.Parameter, incomplet
     return [CompletionItem(incomplete, type="file")]
 
 
-inputs_argument = click.argument("inputs", metavar="INPUT...", nargs=-1, required=True, shell_complete=_complete_file)
+def _inputs_argument(*, required: bool) -> Callable[[Command], Command]:
+    return click.argument(
+        "inputs",
+        metavar="INPUT..." if required else "[INPUT]...",
+        nargs=-1,
+        required=required,
+        shell_complete=_complete_file,
+    )
+
+
+inputs_argument, optional_inputs_argument = _inputs_argument(required=True), _inputs_argument(required=False)
 validation_option = click.option(
     "--validation",
     multiple=True,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from albert_data.cli.compiling import compiling_beside
 from albert_data.cli.options import (
     PATH,
     allow_loss_option,
-    inputs_argument,
+    optional_inputs_argument,
     setting,
     take_given,
     text_options,
@@ -44,11 +46,12 @@ PRESET = "mini"  # the model for a CPU
 MAX_SEQ_LEN = 128
 VOCAB_SIZE = 8000
 MINUTES, LONGER = 10, 60  # of the training in DIR/run, and of that which is offered next
+SAMPLE = Path(__file__).parents[1] / "sample_corpus"
 RECORD = ".quickstart.json"  # hidden, so that no glob of the user takes it for text
 
 
 @click.command()
-@inputs_argument
+@optional_inputs_argument
 @click.option(
     "-o", "--output", type=PATH, default="quickstart", show_default=True, metavar="DIR", help="Folder to write."
 )
@@ -86,6 +89,8 @@ def quickstart(
     Runs the other commands with settings for a first look, and prints each of them. The vocabulary, the shards, their
     report and the model are DIR/vocab, DIR/shards, DIR/report.html and DIR/run.
 
+    Without INPUT the text is a small sample, which is written to sample_corpus beside DIR.
+
     INPUT is a file, a folder, a glob in quotes or @FILE with a path on each line. Readable are .txt (a blank
     line ends a document, or see --documents), .md, .jsonl, .json, .csv, .tsv, also compressed, .parquet, .arrow,
     folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German. A single
@@ -97,6 +102,7 @@ def quickstart(
 
     \b
     Example:
+      albert-data quickstart
       albert-data quickstart corpus/ -o first
       albert-data quickstart book.txt --unwrap --minutes 2 -o first
     """
@@ -105,15 +111,17 @@ def quickstart(
     VocabConfig(vocab_size=vocab_size, alpha=alpha)  # raises ConfigError now
     if minutes:
         TrainConfig(preset=PRESET, steps=None, minutes=minutes)  # raises ConfigError now, not after the build
+    inputs = inputs or (_take_sample(output.parent),)
     found, reading = _find_inputs(inputs, output, text), _list_options(text, settings)
     reading += [] if alpha is None else ["--alpha", str(alpha)]
     _claim(output, (*reading, "--vocab-size", str(vocab_size)), found)
     reading += [*(() if workers is None else ("--workers", str(workers))), *(["--allow-loss"] if allow_loss else [])]
-    _train_vocabulary(inputs, output, vocab_size, reading)
-    _find_inputs(inputs, output, text)
-    rows = ["--tokenizer", str(output / "vocab"), "--max-seq-len", str(MAX_SEQ_LEN), *reading]
-    _run("2. Turn the text into rows for training", "build", inputs, [*rows, "-o", str(output / "shards")])
-    bad, fixes = _report(inputs, output)
+    with compiling_beside():
+        _train_vocabulary(inputs, output, vocab_size, reading)
+        _find_inputs(inputs, output, text)
+        rows = ["--tokenizer", str(output / "vocab"), "--max-seq-len", str(MAX_SEQ_LEN), *reading]
+        _run("2. Turn the text into rows for training", "build", inputs, [*rows, "-o", str(output / "shards")])
+        bad, fixes = _report(inputs, output)
     if bad:
         other = [*fixes, "-o", str(output.with_name(f"{output.name}-2"))]
         ways = [f"To read the text in another way, add: {' '.join(map(quote, other))}"] if fixes else []
@@ -124,6 +132,23 @@ def quickstart(
 
 
 # ---- the folder ----
+
+
+def _take_sample(parent: Path) -> str:
+    """Write the sample corpus to a folder in `parent`, unless it is there. Returns its path."""
+    folder, part = parent / SAMPLE.name, parent / f".{SAMPLE.name}-{os.getpid()}"
+    is_new = not os.path.lexists(folder)
+    if is_new:
+        try:
+            shutil.copytree(SAMPLE, part)
+            part.rename(folder)
+        except OSError as error:
+            shutil.rmtree(part, ignore_errors=True)
+            raise OutputError(
+                f"the sample can't be written to {folder}: {error.strerror}; go to another folder, or name one by -o"
+            ) from error
+    show(f"no text is named, so it is {'a sample, written to ' if is_new else 'that in '}{folder}")
+    return str(folder)
 
 
 def _claim(folder: Path, options: Sequence[str], inputs: list[Input]) -> None:
@@ -139,7 +164,9 @@ def _claim(folder: Path, options: Sequence[str], inputs: list[Input]) -> None:
     asked, path = {"options": " ".join(map(quote, options)), "text_sha256": text_sha256}, folder / RECORD
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not is_there(path):
+        if is_there(path):
+            show(f"{folder} is there: what is finished in it is not made again")
+        else:
             check_empty(folder, "quickstart")
         with suppress(FileExistsError), path.open("xb") as file:  # another one may just have made it
             file.write(to_json(asked))
@@ -248,11 +275,12 @@ def _report(corpus: Sequence[str], output: Path) -> tuple[list[str], list[str]]:
 
     shards, report = output / "shards", output / "report.html"
     inputs = [word for name in corpus for word in ("--corpus", name)]
-    found = _run("3. Look for what makes the rows bad for training", "audit", [str(shards)], inputs)
+    _run("3. Look at some rows", "inspect", [str(shards)], ["-n", "2"])
+    found = _run("4. Look for what makes the rows bad for training", "audit", [str(shards)], inputs)
+    title = "5. Show the rows, the figures and the audit in a browser"
     if is_there(report):  # shards in this folder never change, so the report is theirs
-        _say("4. Look at the rows", f"{report} is there; nothing to do")
+        _say(title, f"{report} is there; nothing to do")
     else:
-        title = "4. Show the rows, the figures and the audit in a browser"
         _run(title, "inspect", [str(shards)], ["--html", str(report)])
     bad = [line for check in found.checks if check.verdict == BAD for line in check_to_lines(check)]
     return bad, [word for advice in advise_on(read_manifest(shards)) for word in advice.options]
@@ -260,7 +288,7 @@ def _report(corpus: Sequence[str], output: Path) -> tuple[list[str], list[str]]:
 
 def _train(output: Path, minutes: float) -> int:
     """Train the model, or resume that. Returns the exit code."""
-    title = "5. Train a small model"
+    title = "6. Train a small model"
     try:
         require_packages("quickstart", "torch", "safetensors", extra="train")
     except ConfigError as error:

@@ -21,7 +21,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -110,8 +110,7 @@ class MultiprocessEngine:
     """
 
     def __init__(self, num_workers: int | None = None) -> None:
-        self._num_workers = num_workers or count_cores()
-        self._context = multiprocess.get_context("fork" if sys.platform == "linux" else "spawn")
+        self._num_workers, self._context = num_workers or count_cores(), _get_context()
 
     def run(self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Result]]:
         workers: list[_Worker] = []
@@ -147,6 +146,22 @@ class MultiprocessEngine:
         for worker in workers:
             if worker.task is None and (task := feed.take()) is not None:
                 worker.send(task)
+
+
+@contextmanager
+def run_beside(work: Callable[[], object]) -> Iterator[None]:
+    """Run a function in a process of its own, which ends at the latest with the block. It must not raise."""
+    worker = _Worker(_get_context(), lambda task: work())
+    try:
+        worker.start()
+        worker.send("work")
+        yield
+    finally:
+        worker.kill()
+
+
+def _get_context() -> Any:
+    return multiprocess.get_context("fork" if sys.platform == "linux" else "spawn")
 
 
 class _Feed:

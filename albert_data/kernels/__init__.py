@@ -19,7 +19,7 @@ from numba import types
 from numba.core.cgutils import raw_memcpy
 from numba.extending import intrinsic, register_jitable
 
-from albert_data.kernels.cache import compile_lock, config, drop, find_folder
+from albert_data.kernels.cache import CompiledMeanwhile, compile_lock, config, drop, find_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -42,6 +42,9 @@ def kernel(function: Function) -> Function:
         try:
             try:
                 return compiled(*arguments)
+            except CompiledMeanwhile:
+                compile_lock.free()
+                return call(*arguments)
             except (EOFError, UnpicklingError):  # a file there is cut short: the power failed, or the disk was full
                 drop(folder)
                 return compiled(*arguments)  # it finds nothing and compiles

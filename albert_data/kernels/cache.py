@@ -5,7 +5,8 @@ The helpers and constants that a kernel uses are in other files too. So the fold
 hold kernels, helpers or constants for them: those with the word "kernel". A change there leads to a new folder.
 
 A kernel has an index, from types to files, which Numba numbers. Two processes that compile a kernel for different types
-at once could give one number twice. So one process compiles at a time.
+at once could give one number twice. So one process compiles a kernel at a time, and those that wait for it load what it
+compiled. Processes that compile different kernels do not wait.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import shutil
 import sys
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from threading import local
@@ -66,8 +67,12 @@ def _name_folder() -> Path:
     return Path(config.CACHE_DIR or find_cache_folder("kernels")) / f"albert_data-{hash_sources()}"
 
 
+class CompiledMeanwhile(Exception):
+    """Another process compiled the kernel while this one waited, so it may be on the disk."""
+
+
 class CompileLock(event.Listener):
-    """Lets one process at a time compile kernels of one state of the sources, and write them.
+    """Lets one process at a time compile a kernel of one state of the sources, and write it.
 
     A thread takes it when Numba begins to compile, and frees it when the call of the kernel returns.
     """
@@ -77,11 +82,17 @@ class CompileLock(event.Listener):
         self._of_thread = local()
 
     def on_start(self, started: event.Event) -> None:
-        if started.data["dispatcher"] in self.kernels:
+        """Take the lock. Raises CompiledMeanwhile, which Numba passes on, if another process had it."""
+        if (kernel := started.data["dispatcher"]) in self.kernels:
             self.free()  # of a compilation that Numba begins anew
             with suppress(OSError, RuntimeError):  # files can't be locked there, or another process takes too long
-                path = _name_folder() / "lock"
-                self._of_thread.unlock = find_storage(path).lock(path, b"", _LOCK_SECONDS)
+                path = _name_folder() / f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}.lock"
+                lock = partial(find_storage(path).lock, path, b"")
+                try:
+                    self._of_thread.unlock = lock(0.0)
+                except BlockingIOError:
+                    self._of_thread.unlock = lock(_LOCK_SECONDS)
+                    raise CompiledMeanwhile from None
 
     def on_end(self, ended: event.Event) -> None:
         pass  # it is not written yet

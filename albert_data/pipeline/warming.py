@@ -1,4 +1,7 @@
-"""Run every kernel of a build once, on a few words, so that it is compiled before workers start."""
+"""Run every kernel of a build once, on a few words, so that it is compiled before workers start.
+
+First those that only a build has: while `quickstart` learns a vocabulary, a second process compiles them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 
 from albert_data.config import TextConfig
 from albert_data.corpus.tasks import WARMING_BLOCK, ReadTask, compile_reading
-from albert_data.data import Documents, Examples, Lines
+from albert_data.data import DocumentColumns, Documents, Examples, Lines, Text
 from albert_data.jobs.stages import Stages
 from albert_data.kernels.draws import split_keys
 from albert_data.pipeline.exchanging import Exchange
@@ -21,6 +24,14 @@ from albert_data.survey.near_duplicates import compile_comparing
 from albert_data.tokenizer.model import Tokenizer
 
 _RARE = f"1 {'x' * 1000}"  # its long chunk gets its ids from the library of any tokenizer
+_TEXT = Text(
+    utf8=np.array(bytearray(b"One word. Two words.")),
+    sentence_begins=np.array([0, 10]),
+    sentence_ends=np.array([9, 20]),
+    document_offsets=np.array([0, 2]),
+    is_heading=np.zeros(2, bool),
+    columns=DocumentColumns(np.zeros(1, np.uint64)),
+)
 
 
 @dataclass(frozen=True)
@@ -36,14 +47,18 @@ class Warming:
     exchange: Exchange | None = None
 
     def __call__(self) -> None:
-        compile_reading()
         self.tokenizer.encode([_RARE])
+        self._make_rows([self.tokenizer.encode_documents(_TEXT)])
+        compile_reading()
         for text in self.texts:
             list(self._read(text))
         if self.job.config.drop_near_duplicates:
             compile_comparing()
         parts = self._read(self.job.config.text)
-        rows = _sort_and_take([self.job.make_rows(documents, 0, Stages()) for _, documents in parts])
+        self._make_rows([documents for _, documents in parts])
+
+    def _make_rows(self, parts: list[Documents]) -> None:
+        rows = _sort_and_take([self.job.make_rows(documents, 0, Stages()) for documents in parts])
         if self.exchange is not None:
             self.exchange(rows, np.zeros(len(rows), np.uint64))
 

@@ -102,7 +102,7 @@ def count_seen(
     owners: int64, the document of each row of training. The row is -1 if no gram was seen.
     """
     num_rows = len(grams.offsets) - 1
-    num_grams, num_seen = np.diff(grams.offsets), np.zeros(num_rows, np.int64)
+    num_grams, num_seen = grams.offsets[1:] - grams.offsets[:-1], np.zeros(num_rows, np.int64)  # np.diff compiles long
     most, rows = np.zeros(num_rows, np.int64), np.full(num_rows, -1)
     for row in range(num_rows):
         found = np.empty(num_grams[row], np.int64)
