@@ -64,6 +64,7 @@ chaos: .venv/ready
 
 docs: .venv/ready
 	$(BIN)/python tests/cli_reference.py > docs/reference/cli.md
+	$(BIN)/python tests/audit_reference.py
 	$(BIN)/python tests/public_names.py > tests/public_names.txt
 	$(BIN)/python tests/json_keys.py > tests/json_keys.txt
 	$(BIN)/python -m pytest --write-golden

@@ -14,6 +14,7 @@ from contextlib import chdir, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
+import audit_reference
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -55,6 +56,11 @@ def test_the_command_reference_is_what_help_prints():
         [sys.executable, ROOT / "tests" / "cli_reference.py"], capture_output=True, text=True, check=True
     )
     assert (REFERENCE / "cli.md").read_text(encoding="utf-8") == made.stdout, "run `make docs`"
+
+
+def test_the_checks_in_the_page_on_the_audit_are_those_of_the_rules():
+    page = audit_reference.PAGE.read_text(encoding="utf-8")
+    assert audit_reference.complete(page) == page, "run `make docs`"
 
 
 def test_every_document_and_heading_that_another_links_to_exists():
