@@ -8,11 +8,11 @@ from albert_data.cli.main import COMMANDS, cli
 
 _WIDTH = 80
 _COMPLETION = (
-    "To complete commands, options, their values and names of files by Tab in bash, add this line to `~/.bashrc`:",
+    "To complete commands, options, values and file names by Tab in bash, add this line to `~/.bashrc`:",
     "",
     '    eval "$(_ALBERT_DATA_COMPLETE=bash_source albert-data)"',
     "",
-    "In zsh and fish the word is `zsh_source` and `fish_source`; these are click's own, and only bash was tried.",
+    "In zsh and fish the word is `zsh_source` and `fish_source`.",
 )
 
 

@@ -18,31 +18,25 @@ FAILED = 3  # the exit code of --fail-on; 1 is an error and 2 a usage error
 
 @click.command()
 @shards_argument
-@corpus_option("Text that the shards were built from; adds checks of it. May be repeated.")
+@corpus_option("Text that the shards were built from, for two more checks. Repeatable.")
 @json_option
 @click.option(
     "--fail-on",
     type=click.Choice(("bad", "look")),
-    help=f"End with exit code {FAILED} if a verdict is bad; or if one is look or bad.  [default: never]",
+    help=f"End with exit code {FAILED} if a verdict is bad, or look or bad.  [default: never]",
 )
 @click.option(
-    "--ignore",
-    multiple=True,
-    metavar="CHECK",
-    help="Leave this check out of --fail-on, by its name in --json. May be repeated.",
+    "--ignore", multiple=True, metavar="CHECK", help="Check to leave out of --fail-on, as --json names it. Repeatable."
 )
 def audit(shards: Path, as_json: bool, fail_on: str | None, **settings: Any) -> Audit:
     """Look for what makes the shards bad for pretraining.
 
     Each check gives a figure and a verdict: ok, look (it may be intended: check), bad (fix it before you train) or not
-    known. The exit code is 0 whatever the verdicts are, except with --fail-on.
+    known. The exit code is 0 whatever they are, except with --fail-on.
 
     \b
     Example:
-      albert-data audit shards
       albert-data audit shards --corpus books.jsonl.gz
-      albert-data audit shards --json > audit.json
-      albert-data audit shards --fail-on bad && albert-data train shards -o run
       albert-data audit shards --fail-on look --ignore largest_source
     """
     from albert_data.library.shards import audit_shards

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from albert_data.cli.options import (
+    ALPHA,
     PLACE,
     TOKENIZER,
     allow_loss_option,
@@ -40,8 +41,8 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
     "--tokenizer",
     type=TOKENIZER,
     metavar="PATH",
-    help="SentencePiece model, vocab.txt or tokenizer.json, a folder that contains one, or a name on the Hugging Face "
-    "Hub. Without it, a vocabulary is trained first.",
+    help="SentencePiece model, vocab.txt or tokenizer.json, a folder with one, or a name on the Hugging Face Hub.  "
+    "[default: train a vocabulary]",
 )
 @normalization_option
 @click.option(
@@ -49,87 +50,68 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
     default="none",
     show_default=True,
     metavar="LIST",
-    help="Words of scripts without spaces, for masks of whole words: a file with a word per line, or jieba.",
+    help="Words of scripts without spaces, to mask whole words: a file with one a line, or jieba.",
 )
 @click.option(
     "--special",
     multiple=True,
     metavar="ROLE=PIECE",
     callback=parse_pairs,
-    help="Piece for a role (pad, unk, cls, sep or mask) of a tokenizer in which it is not named [CLS], <s> or so: "
-    "cls=<bos>. May be repeated.",
+    help="Piece for a role (pad, unk, cls, sep or mask) if its name is unusual: cls=<bos>. Repeatable.",
 )
-@_example_setting("--max-seq-len", "Maximum number of tokens in a row, [CLS] and [SEP] included.")
+@_example_setting("--max-seq-len", "Most tokens in a row, with [CLS] and [SEP].")
 @_example_setting(
     "--pairs",
-    "Sentence task: two segments in order or swapped (sop), B from the same or another document (nsp), both in three "
-    "labels (order3), or rows of one segment (none).",
+    "Sentence task: two segments in order or swapped (sop), the second from the same or another document (nsp), both "
+    "in three labels (order3), or none.",
     type=click.Choice(tuple(PAIR_TASKS)),
 )
 @_example_setting(
     "--masking",
-    "What to mask: spans of words with shares 1/n as in ALBERT (ngram), longer spans as in SpanBERT (span), or single "
-    "words or pieces as in BERT.",
+    "What to mask: spans of words as in ALBERT (ngram), longer spans as in SpanBERT (span), or single words or pieces "
+    "as in BERT.",
     type=click.Choice(MASKING_LAWS),
 )
 @_example_setting("--ngram", "Longest span of --masking ngram, in words.")
 @_example_setting("--mask-prob", "Share of the tokens to mask.")
 @_example_setting("--replace", "Percentages of masked tokens: [MASK], a random piece, unchanged.", metavar="M/R/K")
-@_example_setting("--short-seq-prob", "Share of the rows that get a random shorter length.")
+@_example_setting("--short-seq-prob", "Share of the rows with a random shorter length.")
 @_example_setting("--whole-word/--pieces", "Mask whole words, or treat each piece as a word.")
-@_example_setting("--dupe-factor", "Number of passes over the corpus, each with different pairs and masks.")
-@_build_setting(
-    "--alpha",
-    "Give each language a share by its size to this power, 0 to 1; records or inputs name the languages.  [default: "
-    "none; all text is used alike]",
-    type=float,
-    metavar="A",
-)
-@_build_setting("--max-passes", "Maximum number of passes over a language with --alpha, times --dupe-factor.")
+@_example_setting("--dupe-factor", "Passes over the corpus, each with different pairs and masks.")
+@_build_setting("--alpha", ALPHA, type=float, metavar="A")
+@_build_setting("--max-passes", "Most passes over a language with --alpha, times --dupe-factor.")
 @_build_setting(
     "--sample",
-    "Share of the documents to read, above 0; a larger one has the same documents and more.  [default: all]",
+    "Share of the documents to read, above 0; a larger share contains a smaller one.  [default: all]",
     type=float,
     metavar="SHARE",
 )
 @_build_setting(
     "--validation-fraction",
-    "Share of the documents to keep for validation; 0 gives none.  [default: 0.005; small corpora give up to 30, at "
-    "most a tenth]",
+    "Share of the documents for validation.  [default: 0.005; of small corpora up to 30 documents, at most a tenth]",
     type=float,
 )
 @setting(
     TextConfig,
     "--group-field",
-    "Field of a record that names its group, such as a book; documents of one group lie in one split.  [default: none]",
+    "Field that names each record's group, such as a book; a group lies in one split.  [default: none]",
     metavar="NAME",
 )
-@setting(
-    TextConfig,
-    "--id-field",
-    "Field of a record that holds its id; OUT/ids lists the ids of each document key.  [default: none]",
-    metavar="NAME",
-)
+@setting(TextConfig, "--id-field", "Field with each record's id, for OUT/ids.  [default: none]", metavar="NAME")
 @click.option(
     "--without-keys",
     type=PLACE,
     metavar="FILE",
-    help="Leave out the documents that this file names, one a line, by document key (16 hex digits) or id.",
+    help="Leave out the documents in this list of keys (16 hex digits) or ids, one a line.",
 )
 @validation_option
-@_build_setting("--keep-duplicates", "Keep all copies of equal documents. By default one is kept.", is_flag=True)
+@_build_setting("--keep-duplicates", "Keep all copies of equal documents, not only one.", is_flag=True)
 @_build_setting(
-    "--drop-near-duplicates",
-    "Of similar documents keep the first source's, then the longest. Takes 1.2 to 1.4 times as long.",
-    is_flag=True,
+    "--drop-near-duplicates", "Of similar documents keep one: of the first source, then the longest.", is_flag=True
 )
 @_build_setting("--similarity", "Least Jaccard similarity of similar documents, by shingles of five words.")
-@_build_setting("--num-shards", "Number of training shards.  [default: one per 32 MiB or so, at most 40000]", type=int)
-@_build_setting(
-    "--compression",
-    "Compression of the shards. Uncompressed shards are mapped into memory for training.",
-    type=click.Choice(COMPRESSIONS),
-)
+@_build_setting("--num-shards", "Number of training shards.  [default: one per 32 MiB, at most 40000]", type=int)
+@_build_setting("--compression", "Compression of the shards.", type=click.Choice(COMPRESSIONS))
 @_example_setting("--seed", "Seed of all random choices.")
 @text_options
 @allow_loss_option
@@ -137,31 +119,29 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
 @click.option(
     "--license",
     metavar="TEXT",
-    help="Licence of the text, for the dataset card: an id such as cc0-1.0, or words. It changes no shard.",
+    help="Licence of the text, for the dataset card: an id such as cc0-1.0, or words.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace another build in OUT, as soon as the new one is finished.")
+@click.option("--overwrite", is_flag=True, help="Replace another build in OUT, once this one is finished.")
 @click.option(
     "--trust-inputs",
     is_flag=True,
-    help="Resume, or take for finished, a build whose inputs differ in time or name alone: their text is the same.",
+    help="Accept inputs that differ from those of OUT only in time or name.",
 )
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print what would be read and with which settings, an estimate of tokens and disk, and stop. An OUT "
-    "that build refuses is refused.",
+    help="Print the inputs, the settings and an estimate of tokens and disk, and stop.",
 )
 @json_option
 def build(inputs: tuple[str, ...], output: Path, dry_run: bool, as_json: bool, **settings: Any) -> None:
     """Turn text into ALBERT pretraining shards.
 
-    INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt (a
-    blank line ends a document, or see --documents), .md, .jsonl, .json, .csv, .tsv, also compressed, .parquet, .arrow,
-    folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German. A single
-    .toml file is a mixture of sources, each with a weight.
+    INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt, .md,
+    .jsonl, .json, .csv, .tsv, also compressed, .parquet, .arrow, folders of datasets and the output of WikiExtractor.
+    INPUT:de is German text. A single .toml file is a mixture of sources, each with a weight.
 
-    The shards depend only on the documents, the tokenizer and the settings; workers, file layout and order change no
-    byte. After an interruption, the same command resumes the build.
+    The shards depend only on the documents, the tokenizer and the settings, not on workers, files or their order. After
+    an interruption, the same command resumes the build.
 
     \b
     Example:

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from albert_data.cli.options import (
-    PLACE,
-    engine_options,
-    json_option,
-    open_engine,
-    shards_argument,
-)
+from albert_data.cli.options import PLACE, engine_options, json_option, open_engine, shards_argument
 from albert_data.convert import FORMATS
 from albert_data.text.output import show, show_json
 from albert_data.text.wording import count_of
@@ -31,19 +25,15 @@ if TYPE_CHECKING:
     "--to",
     type=click.Choice(FORMATS),
     required=True,
-    help="Format: for Hugging Face datasets or for mosaicml-streaming.",
+    help="For Hugging Face datasets or for mosaicml-streaming.",
 )
 @click.option("--split", type=click.Choice(("train", "validation")), help="Convert only this split.")
-@click.option(
-    "--unmasked",
-    is_flag=True,
-    help="Write the original tokens, for a trainer that draws the masks itself.",
-)
+@click.option("--unmasked", is_flag=True, help="Write the original tokens, for a trainer that draws the masks.")
 @click.option(
     "--pack",
     type=int,
     metavar="TOKENS",
-    help="Write packs of several rows, of up to so many tokens, from shards of --pairs none.",
+    help="Write packs of rows, of up to so many tokens, from shards of --pairs none.",
 )
 @engine_options
 @json_option

@@ -6,26 +6,21 @@ from pathlib import Path
 
 import click
 
-from albert_data.cli.options import PATH
+from albert_data.cli.options import PATH, checkpoint_option
 from albert_data.text.output import show
 
 
 @click.command()
 @click.argument("run", type=PATH)
 @click.option(
-    "-o",
-    "--output",
-    type=PATH,
-    required=True,
-    metavar="DIR",
-    help="Folder to write. Other files in it stay as they are.",
+    "-o", "--output", type=PATH, required=True, metavar="DIR", help="Folder to write; other files in it stay."
 )
-@click.option("--checkpoint", type=PATH, metavar="PATH", help="Checkpoint of RUN to write.  [default: the newest]")
+@checkpoint_option
 def export(run: Path, output: Path, checkpoint: Path | None) -> None:
     """Write a model that `train` made as a folder that Hugging Face transformers loads.
 
-    AlbertForPreTraining, AutoTokenizer and pipeline("fill-mask") read DIR without a network. README.md in DIR is a
-    model card. Needs PyTorch and safetensors.
+    AlbertForPreTraining, AutoTokenizer and pipeline("fill-mask") read DIR without a network. Needs PyTorch and
+    safetensors.
 
     \b
     Example:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     default="train",
     show_default=True,
     metavar="train|validation",
-    help="Split to show rows of. The statistics always cover both.",
+    help="Split to show rows of; the statistics cover both.",
 )
 @click.option(
     "--seed",
@@ -47,28 +47,26 @@ if TYPE_CHECKING:
     type=click.IntRange(min=0),
     multiple=True,
     metavar="N",
-    help="Show the row with this number; --html explains the first. May be repeated.",
+    help="Show the row with this number; --html explains the first. Repeatable.",
 )
-@click.option("--grep", metavar="TEXT", help="Show the first rows that contain TEXT, as it was before masking.")
+@click.option("--grep", metavar="TEXT", help="Show the first rows with this text, as it was before masking.")
 @click.option(
     "--source",
     metavar="NAME",
-    help="Show only rows of this language, or source of a mixture.  [default: rows of all in turn]",
+    help="Show only rows of this language or source.  [default: of all in turn]",
 )
 @json_option
 @click.option("--html", type=PATH, metavar="PATH", help="Write the report as one HTML page that works offline.")
 def inspect(shards: Path, as_json: bool, html: Path | None, **settings: Any) -> None:
     """Measure the shards against the figures of the paper, and show some rows.
 
-    Colours are used on a terminal, unless NO_COLOR is set.
+    NO_COLOR turns the colours of a terminal off.
 
     \b
     Example:
       albert-data inspect shards -n 5 --split validation
       albert-data inspect shards --grep "white whale"
-      albert-data inspect shards --source ne -n 20
       albert-data inspect shards --html report.html
-      albert-data inspect shards --json > statistics.json
     """
     from albert_data.library.shards import inspect_shards
 

@@ -115,98 +115,62 @@ def parse_pairs(context: click.Context, parameter: click.Parameter, values: tupl
 _text_setting = partial(setting, TextConfig)
 _TEXT_OPTIONS = (  # in the order of --help
     _text_setting(
-        "--sentences",
-        "Split each line into sentences, or take each line as one sentence.",
-        type=click.Choice(SENTENCE_RULES),
+        "--sentences", "Split lines into sentences, or take each line as one.", type=click.Choice(SENTENCE_RULES)
     ),
+    _text_setting("--language", "Language (ISO 639) whose rules find sentences.", metavar="CODE"),
     _text_setting(
-        "--language",
-        "Language (ISO 639 code) whose rules split text into sentences.",
-        metavar="CODE",
+        "--abbreviations", "File of more abbreviations, each after its language: 'de bspw.'.", type=PATH, metavar="FILE"
     ),
+    _text_setting("--text-field", "Field with the text; a.b is inside a, and a,b are joined.", metavar="NAME"),
+    _text_setting("--documents", "What ends a document in .txt.", type=click.Choice(DOCUMENT_RULES)),
     _text_setting(
-        "--abbreviations",
-        "File with more abbreviations: on each line a language and one of them, as 'de bspw.'.",
-        type=PATH,
-        metavar="FILE",
-    ),
-    _text_setting("--text-field", "Field that contains the text; a.b is inside a, and a,b are joined.", metavar="NAME"),
-    _text_setting(
-        "--documents",
-        "What ends a document in .txt: a blank line, each line, or the end of the file.",
-        type=click.Choice(DOCUMENT_RULES),
-    ),
-    _text_setting(
-        "--document-separator",
-        "What ends a document in .txt in place of a blank line, such as '<|endoftext|>'.  [default: none]",
-        metavar="TEXT",
+        "--document-separator", "Text that ends a document in .txt, such as '<|endoftext|>'.", metavar="TEXT"
     ),
     _text_setting("--unwrap", "Join the lines of hard-wrapped paragraphs.", is_flag=True),
     _text_setting(
         "--drop-repeated-lines",
-        "Remove lines that stand in N distinct documents or more, digits counted as one: footers, licences, templates. "
-        "The text is read once more for that.  [default: none]",
+        "Remove lines that N or more documents have, such as footers; numbers count as equal.",
         type=int,
         metavar="N",
     ),
-    _text_setting(
-        "--language-field",
-        "Field of a record that names its language.  [default: none; all text is in --language]",
-        metavar="NAME",
-    ),
+    _text_setting("--language-field", "Field that names each record's language.  [default: none]", metavar="NAME"),
     _text_setting(
         "--where",
-        "Read only the records for which this holds, such as 'metadata.language_score >= 0.65', by ==, !=, <, <=, >, "
-        ">=, in or not in, joined by and and or. May be repeated: all must hold.",
+        "Read only records for which this holds, such as 'metadata.language_score >= 0.65'; with ==, !=, <, <=, >, >=, "
+        "in, not in, and, or. Repeatable: all must hold.",
         metavar="CONDITION",
         multiple=True,
         callback=lambda context, parameter, value: join_where(value) or None,
     ),
-    _text_setting(
-        "--min-chars",
-        "Leave out documents of fewer than N characters.  [default: none]",
-        type=int,
-        metavar="N",
-    ),
+    _text_setting("--min-chars", "Leave out documents of fewer than N characters.", type=int, metavar="N"),
     _text_setting(
         "--exclude",
-        "Skip paths inside folders, globs and lists that match, by name or from there on: '*.bak', drafts/. May be "
-        "repeated.",
+        "Skip what matches in folders, globs and lists, such as '*.bak' or drafts/. Repeatable.",
         metavar="GLOB",
         multiple=True,
         callback=lambda context, parameter, value: ",".join(value) if value else None,
     ),
     _text_setting(
         "--encoding",
-        "Encoding of all inputs, or auto to find that of each file.  [default: UTF-8, or UTF-16 or UTF-32 with a "
-        "byte order mark]",
+        "Encoding of all inputs; auto finds that of each file.  [default: UTF-8, or by the byte order mark]",
         metavar="NAME",
     ),
     _text_setting(
         "--unicode",
-        "Leave characters as they are, or compose them (NFC), so that an accented letter always has the same pieces.",
+        "Leave characters as they are, or compose accented letters (NFC).",
         type=click.Choice(UNICODE_FORMS),
     ),
     _text_setting(
-        "--delimiter",
-        "What stands between fields in .csv and .tsv: a character such as ';', or tab; auto finds it.",
-        metavar="CHAR",
+        "--delimiter", "Character between fields of .csv and .tsv, such as ';' or tab; auto finds it.", metavar="CHAR"
     ),
     _text_setting(
         "--quoting",
-        "Whether fields in .csv and .tsv may stand in quotation marks: auto; long, also over 64 line ends or 1 MiB of "
-        "lines that could be rows; or none, so that marks are characters.",
+        "Quotation marks in .csv and .tsv: around fields (auto), also of over 64 lines (long), or as text (none).",
         type=click.Choice(QUOTING),
     ),
-    _text_setting("--header/--no-header", "Whether .csv and .tsv have a header; without, fields are numbers from 1."),
-    _text_setting(
-        "--format",
-        "Format that every input is read as, whatever its ending; auto goes by the ending.",
-        type=click.Choice(FORMATS),
-    ),
-    _text_setting(
-        "--strict", "Stop at the first damaged part of the input, instead of repairing or skipping it.", is_flag=True
-    ),
+    _text_setting("--header/--no-header", "Whether .csv and .tsv have a header; if not, fields are numbers from 1."),
+    _text_setting("--format", "Format of all inputs; auto goes by their endings.", type=click.Choice(FORMATS)),
+    _text_setting("--strict", "Stop at damaged input, instead of repairing or skipping it.", is_flag=True),
 )
 
 
@@ -220,26 +184,26 @@ def text_options(command: Command) -> Command:
 allow_loss_option = click.option(
     "--allow-loss",
     is_flag=True,
-    help="Go on where over half of the text, or of a file that is named as INPUT, can't be read.",
+    help="Go on if over half of the text, or of a file named as INPUT, can't be read.",
 )
 workers_option = click.option(
     "--workers",
     type=click.IntRange(*RANGES["workers"]),
     metavar="N",
     show_default="one per core",
-    help="Number of workers that share the work; of a cluster, the most CPUs at a time.",
+    help="Number of workers; on a cluster, the most CPUs at a time.",
 )
 _engine_option = click.option(
     "--engine",
     type=click.Choice(("local", "ray")),
     default="local",
     show_default=True,
-    help="Where to work: on this machine, or on a Ray cluster.",
+    help="Work on this machine or on a Ray cluster.",
 )
 _address_option = click.option(
     "--address",
     metavar="HOST:PORT",
-    help="Head of the Ray cluster.  [default: that of RAY_ADDRESS or of this machine, or a Ray of its own]",
+    help="Head of the Ray cluster.  [default: RAY_ADDRESS, this machine's, or a new one]",
 )
 
 
@@ -275,11 +239,12 @@ def open_engine(settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
 normalization_option = setting(
     VocabConfig,
     "--normalization",
-    "Normalisation of text before SentencePiece: none, or albert-v2, that of Google's ALBERT models, which removes "
-    "case and combining characters: accents, also viramas and kana marks.",
+    "Normalisation of text: none, or albert-v2, as Google's ALBERT: without case and combining characters (accents, "
+    "viramas, kana marks).",
     type=click.Choice(NORMALIZATIONS),
     metavar="RULE",
 )
+ALPHA = "Give each language a share by its size to this power, 0 to 1.  [default: a mixture's, or none]"
 
 
 def _complete_file(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -303,10 +268,13 @@ validation_option = click.option(
     multiple=True,
     metavar="INPUT",
     shell_complete=_complete_file,
-    help="Text for the validation split; training leaves out documents that equal one of it. May be repeated.",
+    help="Text for the validation split; training leaves out equal documents. Repeatable.",
 )
 shards_argument = click.argument("shards", metavar="SHARDS", type=PLACE)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+checkpoint_option = click.option(
+    "--checkpoint", type=PATH, metavar="PATH", help="Checkpoint of RUN to use.  [default: the newest]"
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 def corpus_option(help: str) -> Callable[[Command], Command]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from albert_data.cli.options import PATH, json_option, setting, take_given
+from albert_data.cli.options import PATH, checkpoint_option, json_option, setting, take_given
 from albert_data.inspect.terminal import count_columns
 from albert_data.interop.sentence_pairs import ScoreConfig
 from albert_data.text.escaping import escape_controls
@@ -24,9 +24,9 @@ _NAME_COLUMNS = 48
 @click.command()
 @click.argument("model", metavar="RUN", type=PATH)
 @click.argument("pairs", metavar="PAIRS")
-@click.option("-o", "--output", type=PATH, metavar="PATH", help="Write each pair with its two scores (.jsonl).")
-@click.option("--checkpoint", type=PATH, metavar="PATH", help="Checkpoint of RUN to score with.  [default: the newest]")
-@setting(ScoreConfig, "--batch-tokens", "Tokens that the model computes at once.", metavar="N")
+@click.option("-o", "--output", type=PATH, metavar="PATH", help="File for each pair with its two scores (.jsonl).")
+@checkpoint_option
+@setting(ScoreConfig, "--batch-tokens", "Most tokens computed at once.", metavar="N")
 @setting(ScoreConfig, "--device", "Device to compute on.", metavar="auto|cpu|cuda[:N]")
 @setting(ScoreConfig, "--precision", "Number format of the computation.", type=click.Choice(PRECISIONS))
 @json_option
@@ -34,7 +34,7 @@ def score(model: Path, pairs: str, as_json: bool, **settings: Any) -> None:
     """Measure how often a model finds the good sentence of a pair likelier.
 
     RUN is a training run, or the Hugging Face folder of an ALBERT. PAIRS is a file of JSON lines with the fields good
-    and bad, and a group if you like. A sentence's score is its pseudo-log-likelihood. Needs PyTorch.
+    and bad, and optionally group. A sentence's score is its pseudo-log-likelihood. Needs PyTorch.
 
     \b
     Example:

@@ -60,16 +60,15 @@ def _parse_mask_prob(
     type=PATH,
     metavar="RUN",
     show_default="SHARDS-run",
-    help="Folder for the checkpoints, the metrics and a page with the learning curves.",
+    help="Folder for checkpoints, metrics and a page of learning curves.",
 )
-@click.option("--resume", is_flag=True, help="Resume from the newest checkpoint in RUN, with the settings of RUN.")
+@click.option("--resume", is_flag=True, help="Resume from the newest checkpoint in RUN, with its settings.")
 @click.option(
     "--init-from",
     type=MODEL,
     metavar="PATH",
-    help="Start with the weights (and size) of the model in a run, a checkpoint or a Hugging Face folder, or of a name "
-    "on the Hub. "
-    "The tokenizer of the shards may have more pieces, after those of the model.",
+    help="Start with the weights and size of a run, a checkpoint, a Hugging Face folder or a name on the Hub. The "
+    "shards' tokenizer may have more pieces after the model's.",
 )
 @click.option(
     "--preset",
@@ -77,65 +76,65 @@ def _parse_mask_prob(
     default=None,
     metavar="NAME",
     show_default="mini on a CPU, base on a GPU or with --init-from",
-    help="Size of the model. tiny and mini are for a CPU; base, large, xlarge and xxlarge are those of the paper, "
-    "base-v1 to xxlarge-v1 those of ALBERT version 1.",
+    help="Size of the model: tiny or mini for a CPU; base, large, xlarge or xxlarge as in the paper; base-v1 to "
+    "xxlarge-v1 as ALBERT version 1.",
 )
 @click.option(
     "--recipe",
     type=click.Choice(list(RECIPES)),
     default=None,
-    show_default=DEFAULT_RECIPE,
-    help="Settings to start from: quick is for a short run, muon has those of mini for larger models, "
-    "paper those of ALBERT.",
+    show_default=f"{DEFAULT_RECIPE}, or gpu for mini on a GPU",
+    help="Settings to start from: for short runs (quick, gpu), mini's for larger models (muon), or ALBERT's (paper).",
 )
-@_setting("--steps", int, "N", "Number of updates. The learning rate falls to 0 at the last one.")
+@_setting("--steps", int, "N", "Number of updates.")
 @_setting("--epochs", float, "N", "Instead of --steps: number of epochs.")
-@_setting("--minutes", float, "N", "Instead of --steps: duration, compiling and the last evaluation included.")
+@_setting("--minutes", float, "N", "Instead of --steps: duration, compiling and evaluations included.")
 @_setting("--batch-tokens", int, "N", "Tokens per update over all GPUs, padding included.")
 @_setting(
     "--micro-tokens",
     int,
     "N",
-    "Most tokens computed at once. Default: 131,072 on a GPU, halved where memory runs out; 8,192 on a CPU.",
+    "Most tokens computed at once.",
+    "131072 on a GPU, less if memory runs out; 8192 on a CPU",
 )
 @_setting(
     "--optimizer",
     click.Choice(OPTIMIZERS),
     "|".join(OPTIMIZERS),
-    "LAMB is for very large batches, Muon for short runs.",
+    "lamb is for very large batches, muon for short runs.",
 )
 @_setting("--lr", float, "RATE", "Highest learning rate.")
-@_setting("--warmup-share", float, "SHARE", "Share of the run, from its start, during which the learning rate rises.")
-@_setting("--weight-decay", float, "DECAY", "Weight decay of matrices. Biases and LayerNorms have none.")
+@_setting("--warmup-share", float, "SHARE", "Share of the run in which the learning rate rises; then it falls to 0.")
+@_setting("--weight-decay", float, "DECAY", "Weight decay of matrices.")
 @_setting("--beta2", float, "BETA", "Decay of the optimizer's mean of squared gradients.")
-@_setting("--epsilon", float, "EPSILON", "Added to the denominator of the optimizer's update.")
-@_setting("--max-grad-norm", float, "NORM", "A gradient of a larger norm is scaled down to this one.")
-@_setting("--dropout", float, "PROB", "Dropout. 0.1 helps if little text is read many times.")
-@_switch("--static-masks", "remask", "Use the masks of the shards in every epoch, instead of new ones.", value=False)
+@_setting("--epsilon", float, "EPSILON", "Added to the denominator of an update.")
+@_setting("--max-grad-norm", float, "NORM", "Norm that larger gradients are scaled down to.")
+@_setting("--dropout", float, "PROB", "Probability of dropout.", "that of the model")
+@_switch("--static-masks", "remask", "Use the shards' masks in every epoch, instead of new ones.", value=False)
 @click.option(
     "--mask-prob",
     callback=_parse_mask_prob,
     metavar="P[:P]",
     show_default="mini: 0.45:0.15, others: that of the shards",
-    help="Share of tokens to mask, or the first and the last of a run. New masks from the first epoch on.",
+    help="Share of tokens to mask, or the first and the last of a run, with new masks.",
 )
 @_setting(
     "--weight-init",
     click.Choice(WEIGHT_INITS),
     "|".join(WEIGHT_INITS),
-    "First weights: those of the paper, or with sinusoids as positions: a small model learns neighbours sooner.",
+    "First weights: the paper's, or with sinusoids as positions.",
 )
 @_setting(
     "--first-window",
     int,
     "N",
-    "At first, let attention reach N tokens to each side. It doubles at even intervals up to the whole row. "
-    "0: the whole row from the start. Weights of --init-from begin so.",
+    "Tokens to each side that attention reaches at first; doubled until --window-share. 0, as with --init-from: the "
+    "whole row.",
 )
 @_setting("--window-share", float, "SHARE", "Share of the run after which attention reaches the whole row.")
-@_setting("--sentence-weight", float, "WEIGHT", "Weight of the sentence task's loss, beside that of the masks.")
+@_setting("--sentence-weight", float, "WEIGHT", "Weight of the sentence task's loss beside that of the masks.")
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
-@_setting("--device", str, "auto|cpu|cuda[:N]", "Device to train on.")
+@_setting("--device", str, "auto|cpu|cuda[:N]", "Device to compute on.")
 @_switch("--recompute", "recompute", "Use less memory: compute layers again in the backward pass.", value=True)
 @click.option(
     "--compile/--no-compile",
@@ -151,27 +150,21 @@ def _parse_mask_prob(
     show_default="on a GPU, for models that take longer to launch than to compute",
     help="Launch whole updates as CUDA graphs.",
 )
-@_setting("--seed", int, "SEED", "Seed of the initial weights, the order of rows and the dropout.")
+@_setting("--seed", int, "SEED", "Seed of the weights, the order of rows and dropout.")
+@_setting("--log-every", int, "STEPS", "Steps between lines of metrics.", "50, or less for 50 lines in a run")
+@_setting("--eval-every", int, "STEPS", "Steps between evaluations.", "1000, or less for 10 in a run")
+@_setting("--eval-rows", int, "ROWS", "Most validation rows of an evaluation.", "by the length of the run")
 @_setting(
-    "--log-every", int, "STEPS", "Steps from one line of metrics to the next.", "50, or less for 50 lines in a run"
-)
-@_setting("--eval-every", int, "STEPS", "Steps from one evaluation to the next.", "1000, or less for 10 in a run")
-@_setting("--eval-rows", int, "ROWS", "Most validation rows for the figures of all.", "by the length of the run")
-@_setting(
-    "--save-every",
-    int,
-    "STEPS",
-    "Steps from one checkpoint to the next.",
-    "1000, or less for 10 in a run; 5 % of the time",
+    "--save-every", int, "STEPS", "Steps between checkpoints.", "1000, or less for 10 in a run; 5 % of the time at most"
 )
 @_switch("--no-guesses", "guesses", "Record no guesses for masked words: they quote validation text.", value=False)
-@_switch("--profile", "profile", "Write a trace of five steps by PyTorch's profiler to RUN/trace.json.gz.", value=True)
+@_switch("--profile", "profile", "Write PyTorch's profile of five steps to RUN/trace.json.gz.", value=True)
 @_setting("--keep", int, "N", "How many of the newest checkpoints to keep.")
 def train(shards: Path, output: Path | None, **settings: Any) -> int:
     """Pretrain an ALBERT on the shards.
 
-    Ctrl-C (exit code 130), SIGTERM (143) and SIGHUP (129) save a checkpoint; the same command with --resume continues
-    from there. Needs PyTorch. On N GPUs:
+    Ctrl-C (exit code 130), SIGTERM (143) and SIGHUP (129) save a checkpoint; --resume continues from there. Needs
+    PyTorch. On N GPUs:
     torchrun --nproc-per-node N -m albert_data train SHARDS
 
     \b

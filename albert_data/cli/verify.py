@@ -23,7 +23,6 @@ def verify(shards: Path, as_json: bool, **settings: Any) -> None:
 
     \b
     Example:
-      albert-data verify shards
       albert-data verify shards --quick
     """
     from albert_data.library.progress import Bar

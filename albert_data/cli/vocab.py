@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from albert_data.cli.options import (
+    ALPHA,
     PLACE,
     allow_loss_option,
     engine_options,
@@ -27,41 +28,28 @@ from albert_data.text.output import show, show_json
 @inputs_argument
 @click.option("-o", "--output", type=PLACE, required=True, metavar="DIR", help="Folder to write.")
 @setting(VocabConfig, "--vocab-size", "Number of pieces, special ones included.")
+@setting(VocabConfig, "--model-type", "Kind of SentencePiece model.", type=click.Choice(MODEL_TYPES))
 @setting(
-    VocabConfig,
-    "--model-type",
-    "Kind of SentencePiece model: unigram or bpe.",
-    type=click.Choice(MODEL_TYPES),
+    VocabConfig, "--character-coverage", "Share of the text's characters that get a piece; printable ASCII always does."
 )
-@setting(
-    VocabConfig,
-    "--character-coverage",
-    "Share of the characters of the text that get a piece. Printable ASCII always does.",
-)
-@setting(VocabConfig, "--required-chars", "Further characters that get a piece, however rare they are.", metavar="TEXT")
+@setting(VocabConfig, "--required-chars", "Further characters that get a piece, however rare.", metavar="TEXT")
 @setting(VocabConfig, "--cased/--uncased", "Keep upper case, or turn all text into lower case.")
 @normalization_option
 @setting(
     VocabConfig,
     "--dummy-prefix/--no-dummy-prefix",
-    "Start each sentence with a space, so that its first word has the same pieces as inside a sentence.  "
-    "[default: yes, unless most letters are in scripts without spaces]",
+    "Start sentences with a space, so that their first word has the same pieces as elsewhere.  [default: yes, unless "
+    "most letters are in scripts without spaces]",
 )
 @setting(
     VocabConfig,
     "--sample-bytes",
-    "Maximum bytes of text to learn the pieces from, each sentence once. Limits the memory too.",
+    "Most bytes of text to learn from; limits the memory too.",
     type=parse_size,
     metavar="SIZE",
 )
-@setting(
-    VocabConfig,
-    "--alpha",
-    "Give each language or source a share of that by its size to this power, 0 to 1.  [default: a mixture's, or none]",
-    type=float,
-    metavar="A",
-)
-@setting(VocabConfig, "--max-passes", "Maximum number of times that text is repeated for --alpha.")
+@setting(VocabConfig, "--alpha", ALPHA, type=float, metavar="A")
+@setting(VocabConfig, "--max-passes", "Most passes over a language with --alpha.")
 @setting(VocabConfig, "--seed", "Seed of the choice of sentences.")
 @text_options
 @allow_loss_option
@@ -71,12 +59,11 @@ from albert_data.text.output import show, show_json
 def vocab(inputs: tuple[str, ...], output: Path, as_json: bool, **settings: Any) -> None:
     """Train a vocabulary on text.
 
-    INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt (a
-    blank line ends a document, or see --documents), .md, .jsonl, .json, .csv, .tsv, also compressed, .parquet, .arrow,
-    folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German. A single
-    .toml file is a mixture of sources, whose weights do not matter here, but its alpha does.
+    INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt, .md,
+    .jsonl, .json, .csv, .tsv, also compressed, .parquet, .arrow, folders of datasets and the output of WikiExtractor.
+    INPUT:de is German text. A single .toml file is a mixture of sources; its alpha counts, not the weights.
 
-    The vocabulary depends only on the text and these options; --workers changes nothing.
+    The vocabulary depends only on the text and these options, not on --workers.
 
     \b
     Example:
