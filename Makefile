@@ -1,7 +1,7 @@
 # Two commands set everything up on a machine with python3, make and a package index:
 #   make demo    vocabulary, shards, a look at them and a short training on sample_corpus
 #   make test    the tests
-# `make site` makes the documents a site, build/site/index.html; it fails on any warning.
+# `make site` makes the documents a site, build/site/index.html, with llms.txt; it fails on any warning.
 # `make dist` makes the wheel and the sdist in dist/, and tries the wheel alone, as a command and in a notebook; EXTRAS=train
 # trains with it too.
 # Two more look for what breaks it, for as long as they are told (docs/explanation/reliability.md):
@@ -67,6 +67,7 @@ docs: .venv/ready
 	$(BIN)/python tests/audit_reference.py
 	$(BIN)/python tests/public_names.py > tests/public_names.txt
 	$(BIN)/python tests/json_keys.py > tests/json_keys.txt
+	$(BIN)/python scripts/install_lines.py
 	$(BIN)/python -m pytest --write-golden
 
 .venv/site: .venv/ready

@@ -20,7 +20,8 @@ import pyarrow.parquet
 import pytest
 
 from albert_data import BuildConfig, ExampleConfig, VocabConfig, build, open_shards, train_vocab
-from albert_data.cli.main import run
+from albert_data.cli.main import COMMANDS, run
+from scripts.install_lines import IS_RELEASED, PAGES, rewrite
 
 ROOT = Path(__file__).parent.parent
 GUIDES, REFERENCE, EXPLANATION = (ROOT / "docs" / shelf for shelf in ("guides", "reference", "explanation"))
@@ -83,6 +84,42 @@ def test_the_index_of_a_shelf_links_to_each_of_its_pages():
         names = {page.name for page in shelf.glob("*.md")} - {"index.md"}
         index = (shelf / "index.md").read_text(encoding="utf-8") if names else ""
         assert not [name for name in names if f"]({name})" not in index], shelf
+
+
+def test_the_first_lines_of_installing_are_those_of_the_setting():
+    for name in PAGES:
+        page = (ROOT / name).read_text(encoding="utf-8")
+        assert rewrite(page) == page, f"{name}: run `make docs`"
+        other = rewrite(page, not IS_RELEASED)
+        assert other != page
+        assert rewrite(other) == page
+        released = page if IS_RELEASED else other
+        assert not re.findall(r"pip install '?\.|--from \.", released)
+
+
+def test_the_list_of_pages_for_language_models_has_each_page_once_with_a_sentence():
+    spec = importlib.util.spec_from_file_location("conf", ROOT / "docs" / "conf.py")
+    spec.loader.exec_module(conf := importlib.util.module_from_spec(spec))
+    title, _, summary, *lines = conf.list_pages(ROOT / "docs").splitlines()
+    assert title == "# albert-data"
+    assert summary.startswith("> Turn your own text into pretraining shards")
+    assert [line for line in lines if line.startswith("#")] == [
+        f"## {name}" for name in ("Tutorial", "Guides", "Reference", "Explanation")
+    ]
+    linked = [re.fullmatch(r"- \[[^]]+\]\(([\w/-]+)\.html\): [^`\[]{20,}", line) for line in lines if line[:1] == "-"]
+    pages = {page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert sorted(found[1] for found in linked) == sorted(page for page in pages if not page.endswith("index"))
+
+
+def test_the_readme_and_the_site_begin_with_one_picture_of_at_most_80_columns():
+    picture = blocks("")[0]
+    assert blocks("", ROOT / "docs" / "index.md")[0] == picture
+    assert max(map(len, picture.splitlines())) <= 80
+
+
+def test_the_page_on_commands_has_a_line_for_each():
+    page = (GUIDES / "which-command.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\|.*\| `(\w+)[^`]*` \|", page, re.MULTILINE)) == set(COMMANDS)
 
 
 def anchors(page: Path) -> set[str]:
@@ -151,7 +188,9 @@ def test_each_message_of_the_page_on_errors_has_the_fixed_words_of_a_literal_of_
 def test_the_commands_and_the_python_of_the_readme_make_what_it_says(tmp_path):
     (tmp_path / "sample_corpus").symlink_to(ROOT / "sample_corpus")
     commands = [line for block in blocks("") for line in block.splitlines() if line.startswith("albert-data ")]
-    assert len(commands) == 8
+    assert len(commands) == 9
+    commands.remove("albert-data quickstart")  # test_quickstart.py has it
+    commands = [command.replace("TEXT", "sample_corpus") for command in commands]
     sooner = {"quickstart": ["--minutes", "0"], "train": ["--batch-tokens", "1024"]}
     for command in commands:
         run_command(command, tmp_path, *sooner.get(command.split()[1], []))
