@@ -140,7 +140,7 @@ def _take_sample(parent: Path) -> str:
     is_new = not os.path.lexists(folder)
     if is_new:
         try:
-            shutil.copytree(SAMPLE, part)
+            shutil.copytree(SAMPLE, part, ignore=shutil.ignore_patterns("README.md"))
             part.rename(folder)
         except OSError as error:
             shutil.rmtree(part, ignore_errors=True)
