@@ -13,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -268,7 +269,7 @@ def test_a_second_process_compiles_what_is_needed_after_the_vocabulary(tmp_path,
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
     monkeypatch.chdir(tmp_path)
     for code in (
-        "from albert_data.cli.compiling import compile_all; compile_all()",
+        "from pathlib import Path; from albert_data.cli.compiling import compile_all; compile_all(Path('mark'))",
         "from albert_data.cli.main import run; assert run('quickstart --minutes 0'.split()) == 0",
     ):
         code += "\nimport sys; from albert_data.kernels.cache import compile_lock\nfor one in compile_lock.kernels: "
@@ -279,16 +280,19 @@ def test_a_second_process_compiles_what_is_needed_after_the_vocabulary(tmp_path,
     compiled = [line for line in run_.stderr.split("\n") if line.count(" | ") > 1]
     assert compiled, "the vocabulary has kernels of its own"
     assert [line for line in compiled if "vocab" not in line] == []
+    assert (tmp_path / "mark").exists()
 
 
-def test_nothing_is_compiled_beside_where_kernels_are_there_or_can_not_be_kept(monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr("albert_data.jobs.engine.run_beside", Mock(side_effect=AssertionError("a process")))
-        with compiling_beside():  # the tests have compiled some
-            pass
-        patch.setattr("albert_data.kernels.cache.find_folder", lambda: None)
+def test_nothing_is_compiled_beside_where_it_was_or_can_not_be_kept(tmp_path, monkeypatch):
+    beside = Mock(return_value=nullcontext())
+    monkeypatch.setattr("albert_data.jobs.engine.run_beside", beside)
+    monkeypatch.setattr("albert_data.jobs.engine.count_cores", lambda: 2)
+    for folder, calls in ((None, 0), (tmp_path, 1), (tmp_path, 1)):
+        monkeypatch.setattr("albert_data.kernels.cache.find_folder", lambda folder=folder: folder)
         with compiling_beside():
-            pass
+            assert beside.call_count == calls
+        if folder is not None:
+            (folder / "compiled-for-quickstart").touch()
 
 
 # ---- other options, or another text ----
