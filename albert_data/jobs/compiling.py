@@ -13,7 +13,7 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 _PATIENCE_SECONDS = 1.5  # loading compiled kernels takes less, compiling them more
-_NOTICE = "compiling the kernels, once on each machine"
+_NOTICE = "compiling the kernels, once on each machine, for up to half a minute"
 
 
 def compile_with_notice(work: Callable[[], Result], say: Callable[[str], object], line: str = _NOTICE) -> Result:
