@@ -329,7 +329,7 @@ class Manifest(Versions):
 
 
 def _read_config(settings: Mapping[str, Any]) -> BuildConfig:
-    """The config of a flat object, which holds every setting that is not younger than the first 0.4.0."""
+    """The config of a flat object, which holds every setting that format version 2 had at first."""
     try:
         younger = {*YOUNGER, *LATER}
         names = {*BuildConfig().to_flat_dict()} - younger | settings.keys() & younger
