@@ -56,6 +56,18 @@ def test_every_task_comes_back_once_with_its_result(num_workers, count):
     assert found == Counter((task, square(task)) for task in tasks(count))
 
 
+@pytest.mark.parametrize(
+    ("quota", "cores"),
+    [("200000 100000", 2), ("150000 100000", 2), ("5000 100000", 1), ("6400000 100000", 4), ("max 100000", 4), ("", 4)],
+)
+def test_a_quota_of_processor_time_limits_the_workers(monkeypatch, tmp_path, quota, cores):
+    monkeypatch.setattr(engine.os, "sched_getaffinity", lambda process: {0, 1, 2, 3}, raising=False)
+    monkeypatch.setattr(engine, "CPU_QUOTA", tmp_path / "cpu.max")
+    assert engine.count_cores() == 4
+    (tmp_path / "cpu.max").write_text(quota)
+    assert engine.count_cores() == cores
+
+
 def test_large_results_and_tasks_come_back_whole():
     task = os.urandom(3_000_000)
     assert list(MultiprocessEngine(2).run(lambda task: task[::-1], [task])) == [(task, task[::-1])]

@@ -158,6 +158,7 @@ DIRECT = {
     ("corpus/inputs.py", "os.fstat"): "stdin has no name",
     ("corpus/inputs.py", "os.stat"): "two names of a pipe are recognised by its device and inode",
     ("corpus/inputs.py", "io.FileIO"): "a pipe or a device",
+    ("jobs/engine.py", "CPU_QUOTA.read_text"): "/sys",
     ("pipeline/build_folder.py", "path.exists"): "/proc",
     ("pipeline/build_folder.py", "path.read_text"): "/proc",
 }

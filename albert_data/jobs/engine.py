@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import multiprocess
@@ -33,6 +34,7 @@ from albert_data.storage.interrupts import on_interrupt
 
 _ORPHAN_CHECK_SECONDS = 0.5
 _TRIES = 2
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # microseconds of processor time in a period; of a container (cgroup v2)
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
 _LARGEST_REUSED_BYTES, _FREE_BYTES_KEPT = 32 << 20, 256 << 20
 
@@ -98,8 +100,13 @@ def spans_machines(engine: Engine) -> bool:
 
 
 def count_cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The number of cores that this process may use: no more than a container has processor time for."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = map(int, CPU_QUOTA.read_text().split())
+    except (OSError, ValueError):  # there is no such file, or it says "max 100000": no quota
+        return cores
+    return max(1, min(cores, -(-quota // period)))
 
 
 class MultiprocessEngine:
