@@ -21,10 +21,10 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --max-worker-restart 0
 
 .PHONY: demo dist test test-all lint fuzz chaos docs site clean
 
-.venv/ready: pyproject.toml constraints.txt
+.venv/ready: Makefile pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[train,hub,huggingface,s3,ray,release,test]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[train,hub,huggingface,notebook,s3,ray,release,test]'
 	touch $@
 
 demo: .venv/ready

@@ -11,17 +11,23 @@ from pathlib import Path
 IS_RELEASED = False  # whether PyPI has the package; until then the lines install a checkout
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/index.md", "docs/tutorial/one-evening.md", "docs/guides/cluster.md")
+PAGES = (
+    "README.md",
+    "docs/index.md",
+    "docs/tutorial/one-evening.md",
+    "docs/guides/cluster.md",
+    "docs/notebooks/first-model.ipynb",
+)
 
 
 def rewrite(page: str, is_released: bool = IS_RELEASED) -> str:
-    """Replace what pip, at the beginning of a line or of code, and uvx install.
+    """Replace what pip, at the beginning of a line, of code or of a notebook's line, and uvx install.
 
     >>> rewrite("    pip install '.[train]'", is_released=True)
     "    pip install 'albert-data[train]'"
     """
     package, option = ("albert-data", "") if is_released else (".", "--from . ")
-    page = re.sub(r"(?m)((?:^ *|`)pip install '?)(?:\.|albert-data)(?=[\[`\s])", rf"\g<1>{package}", page)
+    page = re.sub(r"(?m)((?:^ *|`|%)pip install '?)(?:\.|albert-data)(?=[\[`\s])", rf"\g<1>{package}", page)
     return re.sub(r"uvx (?:--from \. )?albert-data", f"uvx {option}albert-data", page)
 
 
