@@ -59,3 +59,12 @@ def test_the_pythons_that_are_named_are_those_that_the_workflow_tests():
     assert re.search(r"python: \[(.*)\]", workflow)[1] == ", ".join(f'"{one}"' for one in named)
     first, last = named[0], int(named[-1].partition(".")[2])
     assert PROJECT["requires-python"] == f">={first},<3.{last + 1}"
+
+
+def test_the_image_has_a_python_that_is_tested_and_all_that_its_build_reads():
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    (python,) = re.findall(r"^FROM python:(3\.\d+)-slim$", dockerfile, re.MULTILINE)
+    assert f"Programming Language :: Python :: {python}" in PROJECT["classifiers"]
+    sent = set(re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(re.findall(r"/src/([\w.]+)", dockerfile)) | {"albert_data", "pyproject.toml", PROJECT["readme"]} <= sent
+    assert not [name for name in sent if not (ROOT / name).exists()]
