@@ -5,6 +5,7 @@ What stands above them in the page is written by hand.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from albert_data.inspect.audit import rules
@@ -26,7 +27,8 @@ def complete(page: str) -> str:
 def _render(rule: Rule) -> str:
     look, bad = (f"{100 * limit:g} %" for limit in rule.limits)
     title = rule.title[0].upper() + rule.title[1:]
-    return f"\n### `{rule.name}`\n\n{title}. {rule.reason} Look from {look}, bad from {bad}.\n"
+    text = f"{title}. {rule.reason} Look from {look}, bad from {bad}.\n\nTo do: {rule.advice}.\n"
+    return f"\n### `{rule.name}`\n\n" + re.sub(r"(?<!`)--[a-z-]+( \d+)?", r"`\g<0>`", text)
 
 
 if __name__ == "__main__":

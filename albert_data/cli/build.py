@@ -146,7 +146,7 @@ def build(inputs: tuple[str, ...], output: Path, dry_run: bool, as_json: bool, *
     \b
     Example:
       albert-data build corpus/ --tokenizer vocab -o shards
-      zstdcat *.jsonl.zst | albert-data build - --tokenizer vocab -o shards
+      my-program | albert-data build - --tokenizer vocab -o shards
     """
     from albert_data.cli.summary import describe_build
     from albert_data.library.building import build

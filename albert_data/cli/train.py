@@ -133,7 +133,12 @@ def _parse_mask_prob(
 )
 @_setting("--window-share", float, "SHARE", "Share of the run after which attention reaches the whole row.")
 @_setting("--sentence-weight", float, "WEIGHT", "Weight of the sentence task's loss beside that of the masks.")
-@_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
+@_setting(
+    "--precision",
+    click.Choice(PRECISIONS),
+    "|".join(PRECISIONS),
+    "Number format of the computation; auto: bf16 where it is fast, else fp16 on a GPU and fp32 on a CPU.",
+)
 @_setting("--device", str, "auto|cpu|cuda[:N]", "Device to compute on.")
 @_switch("--recompute", "recompute", "Use less memory: compute layers again in the backward pass.", value=True)
 @click.option(

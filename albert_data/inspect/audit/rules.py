@@ -76,28 +76,28 @@ ORDER_FROM_LENGTHS = Rule(
     name="order_from_lengths",
     title="sentence order guessed from lengths",
     limits=(0.03, 0.05),
-    reason="Faultless sets have up to 1.5 %, those whose rows are filled only from each document's front 3.8 %.",
+    reason="Faultless sets have up to 1.5 %. If rows are filled only from the front of each document, it is 3.8 %.",
     advice="a model can learn the label without reading: check how rows are filled, and where pairs are divided",
 )
 ORDER_FROM_SURFACE = Rule(
     name="order_from_surface",
     title="sentence order guessed from the surface of segments",
     limits=(0.06, 0.1),
-    reason="Faultless sets have up to 4 %, by style; with a quarter of the pairs cut inside sentences, 12 to 15 %.",
+    reason="Faultless sets have up to 4 %, by style. If a quarter of the pairs is cut inside sentences, 12 to 15 %.",
     advice="see the strongest sign: it names what a model can learn without reading",
 )
 ORDER_FROM_FRAGMENTS = Rule(
     name="order_from_fragments",
     title="sentence order guessed from incomplete sentences",
     limits=(0.01, 0.04),
-    reason="By lower case at the start, stops at the end, or brackets alone. Always a fault; books have under 0.1 %.",
+    reason="Signs are lower case at the start, stops at the end, and brackets. Always a fault; books have under 0.1 %.",
     advice="segments begin or end inside sentences, or headings are segments: check the pairs, and --language",
 )
 LABEL_SHARES = Rule(
     name="label_shares",
     title="shares of the labels",
     limits=(0.05, 0.15),
-    reason="The largest difference from an equal share; 0 within chance. Few documents give fewer rows a random B.",
+    reason="The largest difference from equal shares; 0 if it may be chance. Few documents give too few random B.",
     advice="build from more documents; check the program that wrote the labels, if it is not albert-data",
 )
 EQUAL_SEGMENTS = Rule(
@@ -140,7 +140,8 @@ NEAR_EMPTY_ROWS = Rule(
     name="near_empty_rows",
     title="near-empty rows, more than short_seq_prob asks for",
     limits=(0.02, 0.1),
-    reason="They have under a sixteenth of the possible tokens. With three rows a document, 2 % of all are near-empty.",
+    reason="They have under a sixteenth of the possible tokens, with `--pairs none` at most under 16. With three rows "
+    "a document, 2 % of all are near-empty.",
     advice="documents are short for this length: join them, drop the shortest, or build with a smaller --max-seq-len",
 )
 UNPAIRED_ROWS = Rule(
@@ -155,7 +156,7 @@ ROWS_WITHOUT_TASK = Rule(
     name="rows_without_task",
     title="rows with neither masks nor a pair",
     limits=(0.02, 0.1),
-    reason="Nothing is predicted in them. Their documents have a few tokens, and 15 % of these is less than one.",
+    reason="Nothing is predicted in them. Their documents have a few tokens, and 15 % of a few is less than one.",
     advice="their documents are of a few tokens, and teach nothing: join them, or leave them out by --min-chars",
 )
 SEGMENTS_INSIDE_WORD = Rule(
@@ -177,7 +178,7 @@ BYTE_PIECES = Rule(
     name="byte_pieces",
     title="tokens that spell parts of characters",
     limits=(0.05, 0.25),
-    reason="A character takes two to four. A vocabulary of the same text has up to 3 %, of another script 79 %.",
+    reason="A character takes two to four. A vocabulary of the same text gives up to 3 %, one of another script 79 %.",
     advice="train the vocabulary on this corpus, or choose a tokenizer for its scripts",
 )
 LOST_CHARACTERS = Rule(
@@ -206,7 +207,7 @@ REPEATED_LINES = Rule(
     name="repeated_lines",
     title="rows with short lines of many documents",
     limits=(0.01, 0.5),
-    reason="They hold four words that come together in 20 documents or more, and hardly ever without each other.",
+    reason="They hold four words that stand together in 20 documents or more, and hardly ever apart.",
     advice="if the examples are of headers or footers, build with --drop-repeated-lines 20; cut out the rest",
 )
 DOCUMENT_SEPARATORS = Rule(
@@ -220,7 +221,7 @@ PAGE_FURNITURE = Rule(
     name="page_furniture",
     title="rows with page numbers or running heads inside sentences",
     limits=(0.002, 0.02),
-    reason="A number with words in capitals, or between dashes, interrupts lower-case text.",
+    reason="A number beside words in capitals, or between dashes, interrupts text in lower case.",
     advice="read books with their pages by --documents file --unwrap, which removes both; cut the rest out of the text",
 )
 NUMBER_TABLES = Rule(
@@ -234,7 +235,7 @@ OTHER_SCRIPTS = Rule(
     name="other_scripts",
     title="rows in a script that the rest hardly uses",
     limits=(0.001, 0.5),
-    reason="Most letters are of scripts that have under a twentieth of the letters of their source's main script.",
+    reason="Most of their letters are of scripts with under a twentieth of the letters of their source's main script.",
     advice="leave the files of other languages out; name the languages with --language-field if they are intended",
 )
 MISREAD_WORDS = Rule(
