@@ -161,7 +161,7 @@ def build(
     license: of the text, for the card; it changes no shard.
     overwrite: replace another build in `output`; a finished one stays until the new one is finished.
     allow_loss: go on where over half of the corpus, or of a file that is named as an input, can't be read. It changes
-    no byte, and is not for `strict`.
+    no byte; `strict` excludes it.
     trust_inputs: inputs that differ from those of the build in `output` in time or name alone count as the same.
     without_keys: a file that names documents to leave out, one a line: document keys of 16 hex digits, or ids.
     settings: those of TextConfig, ExampleConfig and BuildConfig, by their names. They change `config`.

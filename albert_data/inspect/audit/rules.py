@@ -119,7 +119,7 @@ DUPLICATE_ROWS = Rule(
     title="rows whose text another document has too",
     limits=(0.005, 0.05),
     reason="Text is compared in the order of the document. Near copies share some rows; prose has none.",
-    advice="deduplicate the corpus by passages; near copies differ in a line or two",
+    advice="deduplicate the corpus by passages",
 )
 NEAR_DUPLICATES = Rule(
     name="near_duplicates",
@@ -157,7 +157,7 @@ ROWS_WITHOUT_TASK = Rule(
     title="rows with neither masks nor a pair",
     limits=(0.02, 0.1),
     reason="Nothing is predicted in them. Their documents have a few tokens, and 15 % of a few is less than one.",
-    advice="their documents are of a few tokens, and teach nothing: join them, or leave them out by --min-chars",
+    advice="join documents of a few tokens, or leave them out by --min-chars",
 )
 SEGMENTS_INSIDE_WORD = Rule(
     name="segments_inside_word",
@@ -215,7 +215,7 @@ DOCUMENT_SEPARATORS = Rule(
     title="rows with a marker between documents",
     limits=(0.0005, 0.02),
     reason="`<|endoftext|>`, `<eos>`, `</s>` and the like. Such a row mostly has text of two documents.",
-    advice="build with --document-separator and the marker, so that no row has text of two documents",
+    advice="build with --document-separator and the marker",
 )
 PAGE_FURNITURE = Rule(
     name="page_furniture",
