@@ -252,17 +252,9 @@ def _complete_file(context: click.Context, parameter: click.Parameter, incomplet
     return [CompletionItem(incomplete, type="file")]
 
 
-def _inputs_argument(*, required: bool) -> Callable[[Command], Command]:
-    return click.argument(
-        "inputs",
-        metavar="INPUT..." if required else "[INPUT]...",
-        nargs=-1,
-        required=required,
-        shell_complete=_complete_file,
-    )
-
-
-inputs_argument, optional_inputs_argument = _inputs_argument(required=True), _inputs_argument(required=False)
+_inputs_argument = partial(click.argument, "inputs", nargs=-1, shell_complete=_complete_file)
+inputs_argument = _inputs_argument(metavar="INPUT...", required=True)
+optional_inputs_argument = _inputs_argument(metavar="[INPUT]...")
 validation_option = click.option(
     "--validation",
     multiple=True,
