@@ -83,7 +83,7 @@ def test_a_build_whose_lock_was_taken_changes_nothing_of_the_other(bucket):
         with pytest.raises(OSError, match="another process has taken the lock"):
             step()
     with pytest.raises(OSError, match="another process has taken the lock"):
-        publish(work, Mock(), Mock())
+        publish(work, Mock(), Mock(), [], Mock())
     work.remove_if_empty()
     work.unlock()
     assert bucket.files() == before
