@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -54,6 +56,30 @@ def leaves_no_process() -> Iterator[None]:
 def test_every_task_comes_back_once_with_its_result(num_workers, count):
     found = Counter(MultiprocessEngine(num_workers).run(square, tasks(count)))
     assert found == Counter((task, square(task)) for task in tasks(count))
+
+
+SPAWNING = """
+from functools import partial
+import multiprocess
+from albert_data.jobs import engine
+from test_engine import Task, tasks
+
+engine._get_context = lambda: multiprocess.get_context("spawn")
+job = partial(max, "a job of more than a pipe holds" * 10_000, key=str)
+if {guard}:
+    assert len(list(engine.MultiprocessEngine(2).run(job, tasks(3)))) == 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("guard", "message"), [("__name__ == '__main__'", ""), ("True", "a script needs `if __name__")]
+)
+def test_where_workers_are_spawned_a_script_without_a_guard_is_told_so_and_does_not_wait(tmp_path, guard, message):
+    script = tmp_path / "script.py"
+    script.write_text(SPAWNING.format(guard=guard))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, message in done.stderr) == (1 if message else 0, True), done.stderr
 
 
 @pytest.mark.parametrize(

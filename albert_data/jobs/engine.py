@@ -225,13 +225,16 @@ class _Worker:
 
     def __init__(self, context: Any, job: Callable[[Any], Any]) -> None:
         self._context, self._job = context, job
+        self._inherits = context.get_start_method() == "fork"
         self.task: Any | None = None
         self._tries = 0
         self._prepare()
 
     def _prepare(self) -> None:
         self.connection, self._theirs = self._context.Pipe()
-        self._process = self._context.Process(target=_work, args=(self._theirs, self._job, os.getpid()), daemon=True)
+        # A spawned one gets its job by the connection: if it ends before it reads, `start` would wait for ever.
+        job = self._job if self._inherits else None
+        self._process = self._context.Process(target=_work, args=(self._theirs, job, os.getpid()), daemon=True)
 
     def start(self) -> None:
         # SIGINT is blocked until multiprocess lists the child, so that `_kill_workers` finds it. The child inherits the
@@ -243,6 +246,9 @@ class _Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         self._theirs.close()
         self.sentinel = self._process.sentinel
+        if not self._inherits:
+            with suppress(BrokenPipeError, ConnectionResetError):  # it ended, which shows as for one that dies later
+                self.connection.send(self._job)
 
     def send(self, task: Any) -> None:
         self.task, self._tries = task, self._tries + 1
@@ -268,6 +274,8 @@ class _Worker:
         if self._tries >= _TRIES:
             cause = f"signal {-code}" if code < 0 else f"exit code {code}"
             hint = "; signal 9 mostly means that memory ran out: use fewer --workers" if code == -9 else ""
+            if code == 1 and not self._inherits:
+                hint = '; where processes are spawned, as on macOS, a script needs `if __name__ == "__main__":`'
             raise WorkerError(f"a worker died {self._tries} times ({cause}) on {task.describe()}{hint}")
         self.connection.close()
         self._prepare()
@@ -287,8 +295,8 @@ class _Worker:
         self.connection.close()
 
 
-def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> None:
-    """The loop of a worker process. It ends with its parent, even if that is killed."""
+def _work(connection: Connection, job: Callable[[Any], Any] | None, parent: int) -> None:
+    """The loop of a worker process. It ends with its parent, even if that is killed. job: None if it is to be read."""
     # A forked worker has SIGINT blocked already. A spawned one may not: multiprocess unblocks it in the parent when it
     # starts its resource tracker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -296,6 +304,7 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
     keep_memory()
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     with suppress(EOFError):  # the parent has gone
+        job = job or connection.recv()
         while (task := pickle.loads(connection.recv_bytes())) is not None:
             try:
                 answer = pickle.dumps(("result", job(task)))
