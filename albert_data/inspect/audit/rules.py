@@ -84,7 +84,7 @@ ORDER_FROM_SURFACE = Rule(
     title="sentence order guessed from the surface of segments",
     limits=(0.06, 0.1),
     reason="Faultless sets have up to 4 %, by style. If a quarter of the pairs is cut inside sentences, 12 to 15 %.",
-    advice="see the strongest sign: it names what a model can learn without reading",
+    advice="read the example of the strongest sign: a style needs nothing; build with --unwrap if it cuts sentences",
 )
 ORDER_FROM_FRAGMENTS = Rule(
     name="order_from_fragments",
