@@ -44,9 +44,9 @@ from albert_data.tokenizer.sentencepiece.albert import (
 )
 from albert_data.tokenizer.sentencepiece.proto import BPE, NORMAL, UNIGRAM, USER_DEFINED
 
-# Characters that Python's tables and ours both have.
+# Characters that are the same in Python's tables and in ours.
 KNOWN = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
-KNOWN = [character for character in KNOWN if "Cn" not in (category(character), unicodedata.category(character))]
+KNOWN = [one for one in KNOWN if category(one) == unicodedata.category(one) != "Cn"]
 ALL_KNOWN = frozenset(KNOWN)
 ODD = "ΣΣΣσς.'’`aA \u0301\u00ad\u0345ʰİßﬁﷺ¨Å한각ǅ1²½\t\u3000\xa0\x1c\x85漢豈𝚺𐐀🄰Ϲ\"·"
 

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from albert_data.data import DocumentColumns, Lines
 from albert_data.text.nfc import compose, compose_lines
+from albert_data.text.unicode_tables import category
 
+# In Python's tables and in ours.
 ASSIGNED = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) not in ("Cn", "Cs")]
+ASSIGNED = [one for one in ASSIGNED if category(one) != "Cn"]
 # What composes, decomposes or is put in order.
 MOVING = [
     one

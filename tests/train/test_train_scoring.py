@@ -165,7 +165,8 @@ def test_pairs_are_read_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"good": "a", "bad": "b", "more": ' + "[" * 100_000, "maximum recursion depth"),
+        # Python 3.14 has the stack for it, and finds the line's end.
+        ('{"good": "a", "bad": "b", "more": ' + "[" * 10_000, "(maximum recursion depth|Input data was truncated)"),
         ('{"good": "\udcff"}', ".*can't decode byte 0xff"),
         ('{"good": "a"}', "Object missing required field `bad`"),
         ('{"good": "a", "bad": " \\t"}', "bad is empty"),
