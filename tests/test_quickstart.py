@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import importlib
+import os
 import re
 import shlex
 import shutil
@@ -245,6 +246,15 @@ def test_without_a_text_the_sample_is_written_once_and_read(no_commands, tmp_pat
     (tmp_path / "sample_corpus/chinese.txt").unlink()  # it is the user's now
     assert call("-o", "second").out.startswith(line.format("that in "))
     assert not (tmp_path / "sample_corpus/chinese.txt").exists()
+
+
+def test_two_quickstarts_at_once_write_one_sample(no_commands, tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    exists = os.path.lexists
+    monkeypatch.setattr(os.path, "lexists", lambda path: exists(path) and not str(path).endswith("sample_corpus"))
+    for folder in ("first", "second"):
+        assert "sample_corpus" in call("-o", folder).out
+    assert {path.name for path in tmp_path.iterdir()} == {"sample_corpus", "first", "second"}
 
 
 def test_a_sample_that_can_not_be_written_is_one_line(tmp_path, monkeypatch, call):

@@ -8,6 +8,7 @@ for others it is refused.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import shutil
 from collections.abc import Sequence
@@ -144,9 +145,9 @@ def _take_sample(parent: Path) -> str:
             part.rename(folder)
         except OSError as error:
             shutil.rmtree(part, ignore_errors=True)
-            raise OutputError(
-                f"the sample can't be written to {folder}: {error.strerror}; go to another folder, or name one by -o"
-            ) from error
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another quickstart has just written it
+                ways = "go to another folder, or name one by -o"
+                raise OutputError(f"the sample can't be written to {folder}: {error.strerror}; {ways}") from error
     show(f"no text is named, so it is {'a sample, written to ' if is_new else 'that in '}{folder}")
     return str(folder)
 
