@@ -236,7 +236,7 @@ def no_commands(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_text_the_sample_is_written_once_and_read(no_commands, tmp_path, monkeypatch, call):
     monkeypatch.chdir(tmp_path)
-    line = "no text is named, so it is {}sample_corpus\n"
+    line = "no INPUT is given; the text is {}sample_corpus\n"
     assert call().out.startswith(line.format("a sample, written to "))
     texts = {
         file: digest for file, digest in fixtures.digest_folder(ROOT / "sample_corpus").items() if "README" not in file

@@ -148,7 +148,7 @@ def _take_sample(parent: Path) -> str:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another quickstart has just written it
                 ways = "go to another folder, or name one by -o"
                 raise OutputError(f"the sample can't be written to {folder}: {error.strerror}; {ways}") from error
-    show(f"no text is named, so it is {'a sample, written to ' if is_new else 'that in '}{folder}")
+    show(f"no INPUT is given; the text is {'a sample, written to ' if is_new else 'that in '}{folder}")
     return str(folder)
 
 

@@ -304,7 +304,7 @@ def _work(connection: Connection, job: Callable[[Any], Any] | None, parent: int)
     keep_memory()
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     with suppress(EOFError):  # the parent has gone
-        job = job or connection.recv()
+        job = connection.recv() if job is None else job
         while (task := pickle.loads(connection.recv_bytes())) is not None:
             try:
                 answer = pickle.dumps(("result", job(task)))
